@@ -37,10 +37,11 @@ func TestLoadFactor(t *testing.T) {
 		{"against maxConns", []int32{0, 25, 100, 150}, []int32{100, 100, 100, 100}, []float64{100, 75, 0, 0}},
 		{"maxConns 0 takes nothing", []int32{0, 0}, []int32{0, 10}, []float64{0, 100}},
 		{"mixed: as many legs, as used", []int32{10, 10}, []int32{1000, -1}, []float64{99, 99}},
-		{"mixed: fewer legs, in proportion", []int32{40, 10}, []int32{100, -1}, []float64{60, 90}},
+		{"mixed: fewer legs", []int32{40, 10}, []int32{100, -1}, []float64{60, 90}},
 		{"mixed: a surplus counts against the others", []int32{10, 21}, []int32{1000, -1}, []float64{99, -1}},
 		{"mixed: idle peers", []int32{0, 2, 0}, []int32{8, -1, -1}, []float64{100, -100, 100}},
-		{"mixed: used is that of the limited together", []int32{4, 4, 4}, []int32{4, 12, -1}, []float64{0, 100 * (1 - 4/12.), 50}},
+		{"mixed: the mean of the limits", []int32{4, 4, 4}, []int32{4, 12, -1}, []float64{0, 100 * (1 - 4/12.), 50}},
+		{"mixed: small limits among much traffic", []int32{3, 9, 9, 9}, []int32{4, -1, -1, -1}, []float64{25, 100 * (1 - 7/8. - 2/8.), 100 * (1 - 7/8. - 2/8.), 100 * (1 - 7/8. - 2/8.)}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			v, c := fleetOf(tc.legs, tc.limits)
