@@ -1,0 +1,72 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+)
+
+// Agree checks that two places that share a balancer's state, because they give
+// it the same name, say the same about that state: pods, health, block_size,
+// max_token_bytes, cache_registry and sessions. The error is a [*Problem] that
+// names the first key on which they differ.
+func Agree(a, b *Balancer) error {
+	ea, eb := a.Defaults(), b.Defaults()
+	if p := podsDiffer(ea.Members(), eb.Members()); p != nil {
+		p.Message += fmt.Sprintf(" of balancer %q", ea.Name)
+		return p
+	}
+	shared := map[string]bool{"block_size": true, "max_token_bytes": true, "health": true, "cache_registry": true, "sessions": true}
+	if key, va, vb := difference(ea, eb, "", shared); key != "" {
+		return &Problem{Path: key, Message: fmt.Sprintf("%v here, %v in another place of balancer %q", va, vb, ea.Name)}
+	}
+	return nil
+}
+
+// podsDiffer names the first pod of a that b does not have just so, or the other
+// way round, nil if there is none. The order of the pods does not matter.
+func podsDiffer(a, b []Member) *Problem {
+	byID := make(map[string]Member, len(b))
+	for _, m := range b {
+		byID[m.ID] = m
+	}
+	for _, m := range a {
+		other, ok := byID[m.ID]
+		delete(byID, m.ID)
+		path := m.Path
+		m.Path, other.Path = "", ""
+		if !ok {
+			return &Problem{Path: path, Pod: m.ID, Message: "this pod is missing in another place"}
+		}
+		if !reflect.DeepEqual(m, other) {
+			return &Problem{Path: path, Pod: m.ID, Message: "this pod is described differently in another place"}
+		}
+	}
+	for _, m := range b {
+		if _, ok := byID[m.ID]; ok {
+			return &Problem{Message: fmt.Sprintf("pod %q is missing here, but not in another place", m.ID)}
+		}
+	}
+	return nil
+}
+
+// difference returns the path and the values of the first key on which two
+// sections of the same type differ; only, unless nil, names the keys to compare.
+func difference(a, b any, path string, only map[string]bool) (key string, va, vb any) {
+	fa, fb := Fields(a), Fields(b)
+	for i, f := range fa {
+		if only != nil && !only[f.JSON] {
+			continue
+		}
+		x, y := reflect.ValueOf(f.Ptr).Elem(), reflect.ValueOf(fb[i].Ptr).Elem()
+		if reflect.DeepEqual(x.Interface(), y.Interface()) {
+			continue
+		}
+		key = join(path, f.JSON)
+		if sa, ok := f.Section(); ok {
+			sb, _ := fb[i].Section()
+			return difference(sa, sb, key, nil)
+		}
+		return key, reflect.Indirect(x).Interface(), reflect.Indirect(y).Interface()
+	}
+	return "", nil, nil
+}

@@ -1,0 +1,264 @@
+package config
+
+// Balancer is the configuration of one balancer. A nil pointer, an empty string
+// or an empty list means that the user said nothing about it; [Balancer.Defaults]
+// gives the values that then hold. Values behind the pointers are shared between
+// copies and never written.
+//
+// The json tags spell the keys as JSON and the Caddyfile have them, the yaml tags
+// as config.yaml has them, with a dot where the key lives in a section of its own.
+type Balancer struct {
+	// The name of the balancer. The same name in two places is the same state:
+	// pods, health, block_size, max_token_bytes, cache_registry and sessions must
+	// then agree. 1 to 128 visible ASCII characters. Default: "default".
+	Name string `json:"name,omitempty" yaml:"gateway.name"`
+
+	// How a pod is chosen: cacheAware, leastLoaded, roundRobin or random.
+	// Default: cacheAware.
+	Strategy string `json:"strategy,omitempty" yaml:"gateway.strategy"`
+
+	// What breaks equal scores: prompt (a fixed function of prompt and pod id)
+	// or podId (the plain order of the ids). Default: prompt.
+	TieBreak string `json:"tie_break,omitempty" yaml:"gateway.tieBreak"`
+
+	// The mode of requests that name none: single or dispatch. Default: single
+	// if it has pods, else dispatch.
+	Mode string `json:"mode,omitempty" yaml:"gateway.mode"`
+
+	// Tokens in a block of the prefix index. Default: 16.
+	BlockSize *int `json:"block_size,omitempty" yaml:"gateway.blockSize"`
+
+	// A run of n bytes without white space counts as n divided by this, rounded
+	// up, tokens. 0 counts every run as one. Default: 16.
+	MaxTokenBytes *int `json:"max_token_bytes,omitempty" yaml:"gateway.maxTokenBytes"`
+
+	// The largest request body in bytes; a larger one is answered with 413.
+	// Default: 67108864 (64 MiB).
+	MaxBodyBytes *int64 `json:"max_body_bytes,omitempty" yaml:"gateway.maxBodyBytes"`
+
+	// The memory in bytes that all buffered bodies may take together; beyond it
+	// requests are answered with 503 and Retry-After. Default: 1073741824 (1 GiB).
+	BodyMemoryBytes *int64 `json:"body_memory_bytes,omitempty" yaml:"gateway.bodyMemoryBytes"`
+
+	// The weights of cacheAware's four factors, per role.
+	Weights *RoleWeights `json:"weights,omitempty" yaml:"gateway.weights"`
+
+	// Whether the X-Calinix-* headers are also set on answers. Default: true.
+	ResponseHeaders *bool `json:"response_headers,omitempty" yaml:"gateway.responseHeaders"`
+
+	// How many further pods a request may try before its first byte of an
+	// answer. Default: 1.
+	Retries *int `json:"retries,omitempty" yaml:"gateway.retries"`
+
+	// The share of the requests of the last 10 s that may be retries, 0 to 1;
+	// 3 in that time always may. Default: 0.1.
+	RetryBudget *float64 `json:"retry_budget,omitempty" yaml:"gateway.retryBudget"`
+
+	// Statuses (400 to 599) of a pod after which another one may be tried.
+	// Default: none.
+	RetryStatus []int `json:"retry_status,omitempty" yaml:"gateway.retryStatus"`
+
+	// How pods are probed and when they count as up or down.
+	Health *Health `json:"health,omitempty" yaml:"health"`
+
+	// The prefix index: its bounds and ageing.
+	CacheRegistry *CacheRegistry `json:"cache_registry,omitempty" yaml:"cacheRegistry"`
+
+	// How long and how many sessions are remembered.
+	Sessions *Sessions `json:"sessions,omitempty" yaml:"sessions"`
+
+	// Reading the metrics of the engines.
+	EngineMetrics *EngineMetrics `json:"engine_metrics,omitempty" yaml:"engineMetrics"`
+
+	// The pods that answer a request by themselves.
+	Single *Single `json:"single,omitempty" yaml:"upstreams.single"`
+
+	// The pods that answer a request in two legs, prefill and decode.
+	Dispatch *Dispatch `json:"dispatch,omitempty" yaml:"upstreams.dispatch"`
+}
+
+// RoleWeights holds the weights of the four factors for each role.
+type RoleWeights struct {
+	// Default: cache 0.6, load 0.3, sticky 0.1, locality 0.
+	Single *Weights `json:"single,omitempty" yaml:"single"`
+
+	// Default: cache 0.65, load 0.25, sticky 0.1, locality 0.
+	Prefill *Weights `json:"prefill,omitempty" yaml:"prefill"`
+
+	// Default: cache 0.1, load 0.55, sticky 0.1, locality 0.25.
+	Decode *Weights `json:"decode,omitempty" yaml:"decode"`
+}
+
+// Weights holds the weights of the four factors of one role. They need not add
+// up to 1. One that is not given has its role's default.
+type Weights struct {
+	// Weight of the share of the prompt that the pod holds.
+	Cache *float64 `json:"cache,omitempty" yaml:"cache"`
+
+	// Weight of the pod's room for more requests.
+	Load *float64 `json:"load,omitempty" yaml:"load"`
+
+	// Weight of having served the session before.
+	Sticky *float64 `json:"sticky,omitempty" yaml:"sticky"`
+
+	// Weight of being near the prefill pod.
+	Locality *float64 `json:"locality,omitempty" yaml:"locality"`
+}
+
+// Health says how pods are probed.
+type Health struct {
+	// The path that is probed with GET. Default: "/health".
+	Endpoint string `json:"endpoint,omitempty" yaml:"endpoint"`
+
+	// The time between two probes of a pod. Default: 2s.
+	Interval *Duration `json:"interval,omitempty" yaml:"intervalMs"`
+
+	// The time after which a probe has failed. Default: 500ms.
+	Timeout *Duration `json:"timeout,omitempty" yaml:"timeoutMs"`
+
+	// Probes in a row that must pass before a pod that is down is up. Default: 2.
+	HealthyThreshold *int `json:"healthy_threshold,omitempty" yaml:"healthyThreshold"`
+
+	// Probes in a row that must fail before a pod that is up is down. Default: 3.
+	UnhealthyThreshold *int `json:"unhealthy_threshold,omitempty" yaml:"unhealthyThreshold"`
+
+	// Headers that are sent with probes only.
+	Headers map[string]string `json:"headers,omitempty" yaml:"headers"`
+
+	// Failures of requests that mark a pod down.
+	Passive *Passive `json:"passive,omitempty" yaml:"passive"`
+}
+
+// Passive says how many failed requests mark a pod down until it passes probes
+// again.
+type Passive struct {
+	// That many failures within the window mark a pod down; 0 turns this off.
+	// Default: 0.
+	Failures *int `json:"failures,omitempty" yaml:"failures"`
+
+	// The window in which failures are counted. Default: 10s.
+	Window *Duration `json:"window,omitempty" yaml:"windowMs"`
+}
+
+// CacheRegistry bounds the index of who holds which block.
+type CacheRegistry struct {
+	// Whether an index is kept at all. Default: true.
+	Enabled *bool `json:"enabled,omitempty" yaml:"enabled"`
+
+	// The most pods that the balancer may have, 1 to 256. Default: 256.
+	MaxPods *int `json:"max_pods,omitempty" yaml:"maxPods"`
+
+	// Accepted for the sake of older files and without effect: the index always
+	// has 256 shards.
+	ShardsCount *int `json:"shards_count,omitempty" yaml:"shardsCount"`
+
+	// A block that was not used for so long is forgotten; 0 is never. Default: 0.
+	StaleTTL *Duration `json:"stale_ttl,omitempty" yaml:"staleTtlMs"`
+
+	// The most distinct blocks that are kept; the oldest go first. Default: 1000000.
+	MaxBlocks *int `json:"max_blocks,omitempty" yaml:"maxBlocks"`
+
+	// The size of a pod's cache in blocks. Only 0 (the default) is available.
+	BlocksPerPod *int `json:"blocks_per_pod,omitempty" yaml:"blocksPerPod"`
+}
+
+// Sessions bounds the memory of which pod served a session.
+type Sessions struct {
+	// A session that was not seen for so long is forgotten. Default: 30m.
+	IdleTTL *Duration `json:"idle_ttl,omitempty" yaml:"idleTtlMs"`
+
+	// The most sessions that are remembered; the oldest go first. Default: 100000.
+	Max *int `json:"max,omitempty" yaml:"max"`
+}
+
+// EngineMetrics says whether and how the metrics of engines are read.
+type EngineMetrics struct {
+	// Only false (the default) is available.
+	Enabled *bool `json:"enabled,omitempty" yaml:"enabled"`
+
+	// The path of the metrics. Default: "/metrics".
+	Path string `json:"path,omitempty" yaml:"path"`
+
+	// The time between two readings. Default: 2s.
+	Interval *Duration `json:"interval,omitempty" yaml:"intervalMs"`
+}
+
+// Single lists the pods of single mode.
+type Single struct {
+	// "single" if it is given at all. Only config.yaml has it; Load checks and
+	// drops it.
+	Mode string `json:"-" yaml:"mode"`
+
+	Pods []Pod `json:"pods,omitempty" yaml:"pods"`
+}
+
+// Dispatch describes disaggregated serving: a prefill leg, then a decode leg.
+type Dispatch struct {
+	// "dispatch" if it is given at all. Only config.yaml has it; Load checks and
+	// drops it.
+	Mode string `json:"-" yaml:"mode"`
+
+	// How the two legs hand over: nixl or plain. Default: nixl.
+	Connector string `json:"connector,omitempty" yaml:"connector"`
+
+	// The time limit of the prefill leg as a whole, both tries; 0 is none.
+	// Default: 0.
+	PrefillTimeout *Duration `json:"prefill_timeout,omitempty" yaml:"prefillTimeoutMs"`
+
+	// What happens when the prefill leg fails: fail or decodeOnly. Default: fail.
+	OnPrefillFailure string `json:"on_prefill_failure,omitempty" yaml:"onPrefillFailure"`
+
+	// Prompts with fewer uncached tokens skip the prefill leg. Only 0 (the
+	// default) is available.
+	MinUncachedTokens *int `json:"min_uncached_tokens,omitempty" yaml:"minUncachedTokens"`
+
+	// The pods of the prefill leg.
+	Prefill *Pods `json:"prefill,omitempty" yaml:"prefill"`
+
+	// The pods of the decode leg.
+	Decode *Pods `json:"decode,omitempty" yaml:"decode"`
+}
+
+// Pods lists the pods of one leg.
+type Pods struct {
+	Pods []Pod `json:"pods,omitempty" yaml:"pods"`
+}
+
+// Pod is one engine behind the balancer.
+type Pod struct {
+	// The name of the pod, unique in its balancer. 1 to 128 visible ASCII
+	// characters: it stands in headers, metrics and the admin API.
+	ID string `json:"id,omitempty" yaml:"id"`
+
+	// Where the pod listens: http or https, host, and port unless it is 80 or
+	// 443; an IPv6 address in brackets; no path, query or credentials.
+	URL string `json:"url,omitempty" yaml:"url"`
+
+	// False starts the pod as down until healthy_threshold probes in a row have
+	// passed. Default: up until the first probe decides.
+	Healthy *bool `json:"healthy,omitempty" yaml:"healthy"`
+
+	// True starts the pod as draining: it gets no new requests. Default: false.
+	Draining *bool `json:"draining,omitempty" yaml:"draining"`
+
+	// The most requests that the pod may have at once. Default: no limit.
+	MaxConns *int `json:"max_conns,omitempty" yaml:"maxConns"`
+
+	// Roles that the pod has besides the one under which it is listed.
+	Capabilities *Capabilities `json:"capabilities,omitempty" yaml:"capabilities"`
+
+	// The machine on which the pod runs. Default: the host of the URL.
+	Node string `json:"node,omitempty" yaml:"node"`
+
+	// The zone in which the pod runs. Default: none.
+	Zone string `json:"zone,omitempty" yaml:"zone"`
+}
+
+// Capabilities names roles of a pod. The role under which the pod is listed is
+// its own anyway, so false for that one is refused; true for another adds that
+// role, where the configuration has a section for it.
+type Capabilities struct {
+	Single  *bool `json:"single,omitempty" yaml:"single"`
+	Prefill *bool `json:"prefill,omitempty" yaml:"prefill"`
+	Decode  *bool `json:"decode,omitempty" yaml:"decode"`
+}

@@ -1,0 +1,54 @@
+package config
+
+import "time"
+
+// shortTTL is the life of unused blocks below which a warning is given.
+const shortTTL = Duration(10 * time.Minute)
+
+// Warnings returns what is allowed but most likely not meant.
+func (b *Balancer) Warnings() Problems {
+	c := &checker{}
+	if r := b.CacheRegistry; r != nil {
+		if ttl := r.StaleTTL; ttl != nil && *ttl > 0 && *ttl < shortTTL {
+			c.add("cache_registry.stale_ttl", *ttl, "a block is forgotten so soon that most of the cache's use is lost: "+
+				"in a published trace of chats 95 %% of the reuses of a block come later than 30 s after its last use; "+
+				"leave this key out, or give at least 10 minutes")
+		}
+		if n := r.ShardsCount; n != nil && *n != DefaultShardsCount {
+			c.add("cache_registry.shards_count", *n, "without effect: the index always has %d shards", DefaultShardsCount)
+		}
+	}
+	c.bodyMemory(b)
+	seen := map[string]string{}
+	for _, m := range b.Members() {
+		a, err := ParseURL(m.URL)
+		if err != nil {
+			continue
+		}
+		if first, ok := seen[a.String()]; ok {
+			c.pod = m.ID
+			c.add(m.Path+".url", m.URL, "two pods at one address count their load and their cache apart; this is also the address of")
+			c.problems[len(c.problems)-1].Other = first
+			continue
+		}
+		seen[a.String()] = m.Path
+	}
+	return c.problems
+}
+
+func (c *checker) bodyMemory(b *Balancer) {
+	body, memory := int64(DefaultMaxBodyBytes), int64(DefaultBodyMemoryBytes)
+	if b.MaxBodyBytes != nil {
+		body = *b.MaxBodyBytes
+	}
+	if b.BodyMemoryBytes != nil {
+		memory = *b.BodyMemoryBytes
+	}
+	switch {
+	case memory >= body:
+	case b.BodyMemoryBytes == nil:
+		c.add("max_body_bytes", body, "more than all bodies together may take, %d: so large a body can never be read", memory)
+	default:
+		c.add("body_memory_bytes", memory, "a body of the largest size allowed, %d, can never be read", body)
+	}
+}
