@@ -1,0 +1,250 @@
+package index
+
+import (
+	"sync"
+	"sync/atomic"
+	"unsafe"
+)
+
+// mirror is what the index believes one pod's cache to hold, in order of use.
+//
+// It is a doubly linked list from the oldest to the newest node. A node is an
+// entry (a block) or a mark: a mark bears a tick, and all entries between it and
+// the next mark were last used at that tick. So an entry needs no time of its
+// own: 10 bytes for its block and two links of 24 bits, and 4.6 to 5.8 bytes in
+// the look-up from block to entry. (A timestamp in each entry would cost 4 bytes
+// more, and a write for each touch.)
+//
+// A registration touches its chain from tail to head. The blocks of a chain that
+// were registered together therefore lie side by side in the list, and mostly
+// in memory, too: each is found by looking at the neighbour of the one before,
+// and the whole run is moved to the newest end with one splice. The look-up is
+// needed only where a chain leaves another one.
+//
+// Invariants: the oldest node is a mark, no two marks are neighbours, ticks grow
+// towards the newest end; the newest mark alone may have no entries after it.
+// mu guards all but the atomics, which are written under it.
+type mirror struct {
+	mu       sync.Mutex
+	capacity atomic.Int64  // entries at most
+	count    atomic.Int64  // entries, published
+	tail     atomic.Uint32 // tick of the oldest entry | markFlag, published; 0 if there is none
+
+	wipes  uint32 // how often Wipe came by
+	lost   uint32 // tick of the entry that was evicted last | markFlag; 0 if none was
+	n      uint32 // entries
+	marks  uint32
+	oldest uint32
+	newest uint32
+	mark   uint32 // the newest mark
+	used   uint32 // nodes ever used; node 0 is none
+	freeAt uint32 // queue of free nodes: first, last
+	freeTo uint32
+	nodes  []*nodes
+	lookup table
+	_      [4]byte
+}
+
+// nodes is the unit in which nodes are allocated, 5 KiB. Arrays side by side
+// instead of an array of structs, to lose nothing to alignment.
+type nodes struct {
+	word    [nodesLen]uint32 // an entry's block id and flags, or a mark's tick and flag
+	older   [nodesLen]uint16 // lower 16 bits of a link
+	newer   [nodesLen]uint16
+	olderHi [nodesLen]uint8 // upper 8 bits
+	newerHi [nodesLen]uint8
+}
+
+const (
+	nodesLen   = 512
+	nodesBytes = int64(unsafe.Sizeof(nodes{}))
+
+	markFlag  = 1 << 31
+	freshFlag = 1 << 30 // this entry was inserted and not touched since
+
+	// maxEntries is the largest capacity of a mirror, and maxChain the longest
+	// registration: with as many again for marks, nodes have numbers of 24 bits.
+	maxEntries = 15 << 20
+	maxChain   = 1 << 19
+)
+
+func (m *mirror) word(e uint32) uint32 { return m.nodes[e/nodesLen].word[e%nodesLen] }
+
+func (m *mirror) setWord(e, w uint32) { m.nodes[e/nodesLen].word[e%nodesLen] = w }
+
+func (m *mirror) older(e uint32) uint32 {
+	c := m.nodes[e/nodesLen]
+	return uint32(c.older[e%nodesLen]) | uint32(c.olderHi[e%nodesLen])<<16
+}
+
+func (m *mirror) newer(e uint32) uint32 {
+	c := m.nodes[e/nodesLen]
+	return uint32(c.newer[e%nodesLen]) | uint32(c.newerHi[e%nodesLen])<<16
+}
+
+// link makes a and b neighbours; either may be 0 for the end of the list.
+func (m *mirror) link(a, b uint32) {
+	if a != 0 {
+		c := m.nodes[a/nodesLen]
+		c.newer[a%nodesLen], c.newerHi[a%nodesLen] = uint16(b), uint8(b>>16)
+	} else {
+		m.oldest = b
+	}
+	if b != 0 {
+		c := m.nodes[b/nodesLen]
+		c.older[b%nodesLen], c.olderHi[b%nodesLen] = uint16(a), uint8(a>>16)
+	} else {
+		m.newest = a
+	}
+}
+
+// alloc returns a node for the word; its links are the caller's affair. Free
+// nodes are used again in the order in which they became free, which is the
+// order of the list, so that neighbours stay neighbours in memory.
+func (m *mirror) alloc(x *Index, word uint32) uint32 {
+	e := m.freeAt
+	if e != 0 {
+		m.freeAt = m.newer(e)
+	} else {
+		m.used++
+		e = m.used
+		if int(e/nodesLen) == len(m.nodes) {
+			m.nodes = append(m.nodes, new(nodes))
+			x.bytes.Add(nodesBytes + 8)
+		}
+	}
+	m.setWord(e, word)
+	return e
+}
+
+func (m *mirror) release(e uint32) {
+	c := m.nodes[e/nodesLen]
+	c.newer[e%nodesLen], c.newerHi[e%nodesLen] = 0, 0
+	if m.freeAt == 0 {
+		m.freeAt = e
+	} else {
+		c = m.nodes[m.freeTo/nodesLen]
+		c.newer[m.freeTo%nodesLen], c.newerHi[m.freeTo%nodesLen] = uint16(e), uint8(e>>16)
+	}
+	m.freeTo = e
+}
+
+// begin makes tick the time of what is touched from now on and returns it; if
+// the mirror has already seen a later one, that goes on.
+func (m *mirror) begin(x *Index, tick uint32) uint32 {
+	switch {
+	case m.mark == 0:
+	case age(tick, m.word(m.mark)) == 0:
+		return m.word(m.mark) & tickMask
+	case m.mark == m.newest:
+		m.setWord(m.mark, tick|markFlag)
+		return tick
+	}
+	m.mark = m.alloc(x, tick|markFlag)
+	m.marks++
+	m.link(m.newest, m.mark)
+	m.link(m.mark, 0)
+	return tick
+}
+
+// insert adds a fresh entry at the newest end.
+func (m *mirror) insert(x *Index, id uint32) uint32 {
+	if int(m.n) >= m.lookup.room() {
+		m.growLookup(x)
+	}
+	e := m.alloc(x, id|freshFlag)
+	m.link(m.newest, e)
+	m.link(e, 0)
+	m.lookup.insert(x.mix.place(uint64(id)), e)
+	m.n++
+	return e
+}
+
+func (m *mirror) growLookup(x *Index) {
+	t := m.lookup.larger(m.lookup.room() + 1)
+	for e := m.oldest; e != 0; e = m.newer(e) {
+		if w := m.word(e); w&markFlag == 0 {
+			t.insert(x.mix.place(uint64(w&idMask)), e)
+		}
+	}
+	x.bytes.Add(int64(len(t)-len(m.lookup)) * bucketBytes)
+	m.lookup = t
+}
+
+// find returns the entry of a block, or 0.
+func (m *mirror) find(x *Index, id uint32) uint32 {
+	place := x.mix.place(uint64(id))
+	tag := tagOf(place)
+	b := m.lookup.home(place)
+	for range m.lookup {
+		bk := &m.lookup[b]
+		for c := bk.match(tag); c != 0; c &= c - 1 {
+			if e := bk.ref(c); m.word(e)&(markFlag|idMask) == id {
+				return e
+			}
+		}
+		if !bk.passed() {
+			break
+		}
+		b = m.lookup.after(b)
+	}
+	return 0
+}
+
+// renew moves the run of neighbours from a to b to the newest end; 0, 0 is an
+// empty run.
+func (m *mirror) renew(a, b uint32) {
+	if b == m.newest || b == 0 {
+		return
+	}
+	m.cut(a, b)
+	m.link(m.newest, a)
+	m.link(b, 0)
+}
+
+// cut takes the run from a to b out of the list, and with it the mark before
+// it if that has no entries left.
+func (m *mirror) cut(a, b uint32) {
+	o, n := m.older(a), m.newer(b)
+	if n != 0 && m.word(o)&m.word(n)&markFlag != 0 {
+		mark := o
+		o = m.older(o)
+		m.release(mark)
+		m.marks--
+	}
+	m.link(o, n)
+}
+
+// remove forgets an entry.
+func (m *mirror) remove(x *Index, e uint32) {
+	m.lookup.remove(x.mix.place(uint64(m.word(e)&idMask)), e)
+	m.cut(e, e)
+	m.release(e)
+	m.n--
+}
+
+// publish shows to the outside what the mirror holds now. It ends each hold of
+// mu that changed something.
+func (m *mirror) publish(x *Index) {
+	if m.n == 0 && m.used > nodesLen {
+		m.drop(x)
+	}
+	var tail uint32
+	if m.n != 0 {
+		tail = m.word(m.oldest)
+	}
+	if tail != m.tail.Load() {
+		m.tail.Store(tail)
+	}
+	if n := int64(m.n); n != m.count.Load() {
+		m.count.Store(n)
+	}
+}
+
+// drop gives back the memory of an empty mirror.
+func (m *mirror) drop(x *Index) {
+	x.bytes.Add(-int64(len(m.nodes))*(nodesBytes+8) - int64(len(m.lookup))*bucketBytes)
+	m.nodes, m.lookup = nil, nil
+	m.marks, m.oldest, m.newest, m.mark = 0, 0, 0, 0
+	m.used, m.freeAt, m.freeTo = 0, 0, 0
+}

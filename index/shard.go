@@ -1,0 +1,135 @@
+package index
+
+import "sync"
+
+// shard is the writers' side of a shard; its view lies apart, in Index.views,
+// because readers would otherwise share a cache line with the lock.
+type shard struct {
+	mu   sync.Mutex
+	live uint32 // records in use
+	used uint32 // records ever used; those above are untouched
+	free uint32 // first dead record's number plus one, 0 for none
+	_    [44]byte
+}
+
+// keepRecords is how many records an empty shard may keep for the next blocks.
+const keepRecords = 4 * chunkLen
+
+// own makes pod an owner of the block with the spread hash, creating its record
+// if there is none: from the reserved room if any is left, else from what can be
+// reserved now. at is the caller's guess where the record is, and learns where
+// it is. own reports whether pod now is an owner; it was none before. The caller
+// holds the pod's mirror lock.
+func (x *Index) own(pod uint8, at *spot, spread uint64, use uint64, room *int64) bool {
+	no, key := uint8(spread>>keyBits), spread&keyMask
+	s := &x.shards[no]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !at.holds() {
+		place := x.mix.place(spread)
+		c, n, k := x.views[no].Load().find(place, key)
+		if c == nil {
+			if *room == 0 && !x.reserve(1) {
+				return false
+			}
+			*room = max(*room-1, 0)
+			if c, n, k = x.create(s, no, place, key, use); c == nil {
+				*room++
+				return false
+			}
+		}
+		*at = spot{c, k, uint32(no)<<blockBits | n}
+	}
+	w := at.chunk.owners(at.id, uint(pod/64))
+	w.Store(w.Load() | 1<<(pod%64))
+	return true
+}
+
+// create adds a record for the block and returns what find would; nil if the
+// shard is full. The caller holds the shard's lock, has looked in vain, and
+// sets the first owner.
+func (x *Index) create(s *shard, no uint8, place, key, use uint64) (*chunk, uint32, uint64) {
+	v := x.views[no].Load()
+	n := s.free - 1
+	if s.free == 0 {
+		if n = s.used; n > blockMask {
+			return nil, 0, 0
+		}
+	}
+	if int(s.live) >= v.table.room() || int(n/chunkLen) >= len(v.chunks) {
+		v = x.grow(s, no)
+	}
+	c := v.chunks[n/chunkLen]
+	if s.free == 0 {
+		s.used++
+		if c == nil {
+			c = new(chunk)
+			v.chunks[n/chunkLen] = c // no reader looks here before the reference below is in the table
+			x.bytes.Add(chunkBytes)
+		}
+	}
+	r := c.record(n)
+	if s.free != 0 {
+		s.free = uint32(loadUse(&r.use))
+	}
+	s.live++
+	k := r.key.Load()&^identMask | key | aliveBit
+	r.key.Store(k)
+	storeUse(&r.use, use)
+	v.table.insert(place, n+1)
+	return c, n, k
+}
+
+// grow swaps in a larger view of the shard, whose lock the caller holds.
+func (x *Index) grow(s *shard, no uint8) *view {
+	old := x.views[no].Load()
+	v := &view{table: old.table.larger(old.table.room() + 1)}
+	v.chunks = make([]*chunk, v.table.room()/chunkLen+1)
+	copy(v.chunks, old.chunks)
+	for n := range s.used {
+		if k := v.chunks[n/chunkLen].record(n).key.Load(); k&aliveBit != 0 {
+			v.table.insert(x.mix.place(uint64(no)<<keyBits|k&keyMask), n+1)
+		}
+	}
+	x.views[no].Store(v)
+	x.bytes.Add(v.bytes() - old.bytes())
+	return v
+}
+
+// disown takes pod off the owners of a block, of which it is one, and reports
+// whether the block, left without owners, disappeared. The caller holds the
+// pod's mirror lock.
+func (x *Index) disown(pod uint8, id uint32) bool {
+	no, n := uint8(id>>blockBits), id&blockMask
+	s := &x.shards[no]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v := x.views[no].Load()
+	c := v.chunks[n/chunkLen]
+	own := c.owners(n, uint(pod/64))
+	own.Store(own.Load() &^ (1 << (pod % 64)))
+	for w := range uint(ownerWords) {
+		if c.owners(n, w).Load() != 0 {
+			return false
+		}
+	}
+	r := c.record(n)
+	k := r.key.Load()
+	v.table.remove(x.mix.place(uint64(no)<<keyBits|k&keyMask), n+1)
+	r.key.Store(k&^identMask + versionUnit)
+	storeUse(&r.use, uint64(s.free))
+	s.free = n + 1
+	if s.live--; s.live == 0 && s.used > keepRecords {
+		x.drop(s, no)
+	}
+	return true
+}
+
+// drop gives back the memory of a shard without blocks. Readers that still hold
+// the old view find only dead records there, for ever.
+func (x *Index) drop(s *shard, no uint8) {
+	v := x.views[no].Load()
+	x.views[no].Store(emptyView)
+	x.bytes.Add(-v.bytes() - int64((s.used+chunkLen-1)/chunkLen)*chunkBytes)
+	s.used, s.free = 0, 0
+}
