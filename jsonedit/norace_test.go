@@ -1,0 +1,5 @@
+//go:build !race
+
+package jsonedit
+
+const growAllocations = 1
