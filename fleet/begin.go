@@ -1,0 +1,162 @@
+package fleet
+
+import (
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/calinix/caddy-calinix/index"
+	"github.com/calinix/caddy-calinix/selection"
+)
+
+// Ask is what a leg wants of the fleet.
+type Ask struct {
+	// Role is what the pod has to serve.
+	Role Role
+	// Chain is that of the prompt; nil or empty: there is no prompt, and the
+	// leg goes by load alone. It must stay as it is until the lease has ended
+	// or its first byte has come.
+	Chain index.Chain
+	// Key is a hash of the prompt, by which equals are told apart.
+	Key uint64
+	// Session is a hash of the session's key; 0: there is none.
+	Session uint64
+	// Exclude has the slots of pods to which the leg must not go.
+	Exclude index.Bitmap
+	// Near is the prefill pod to which a decode pod should be near, if HasNear.
+	Near    Ref
+	HasNear bool
+
+	Strategy selection.Strategy
+	Weights  selection.Weights
+	TieBreak selection.TieBreak
+}
+
+// work is what a decision needs room for.
+type work struct {
+	query   index.Query
+	request selection.Request
+	session int32 // entry of the session in the memory, 0 if unknown
+}
+
+var works = sync.Pool{New: func() any { return new(work) }}
+
+// Begin picks a pod for the leg and makes l the lease on it: the load is
+// reserved within the pick, so that of legs that begin at once each sees those
+// before it, the session is noted, and the chain is registered at the pod. l
+// must be new or ended. If no pod can be had the error is an *UnavailableError
+// and l is as before.
+//
+// The index is asked before the pick and told after it, without the lock. Two
+// legs with the same new prompt that begin at the same moment may so both find
+// nothing cached: the cost is one prompt computed twice.
+func (f *Fleet) Begin(now time.Time, a *Ask, l *Lease) error {
+	w := works.Get().(*work)
+	defer works.Put(w)
+	prompt := a.Chain != nil && a.Chain.Extend(1) > 0
+	for {
+		f.mu.Lock()
+		s := f.state(a.Role, &a.Exclude)
+		reuse := f.reuse
+		f.mu.Unlock()
+		usable := selection.Usable(&s)
+		if usable.Empty() {
+			return refusal(&s, a.Role)
+		}
+		w.fill(f.index, a, prompt, usable)
+
+		f.mu.Lock()
+		if f.reuse != reuse {
+			// A slot that the index was asked about may have another pod now.
+			// Pods come seldom, so this cannot go on for long.
+			f.mu.Unlock()
+			continue
+		}
+		slot, err := f.pick(now, a, w)
+		if err == nil {
+			f.lease(now, a, w, slot, l)
+		}
+		f.mu.Unlock()
+		if err != nil {
+			return err
+		}
+		if prompt {
+			l.chain = a.Chain
+			l.registration = f.index.Register(now, l.ref.Slot, a.Chain, &w.query)
+			l.Blocks = len(a.Chain.Hashes())
+		}
+		return nil
+	}
+}
+
+// fill asks the index and makes the part of the selection's request that needs
+// no lock.
+func (w *work) fill(x *index.Index, a *Ask, prompt bool, pods index.Bitmap) {
+	w.request = selection.Request{
+		Strategy: a.Strategy, Weights: a.Weights, TieBreak: a.TieBreak,
+		Sticky: selection.None, Key: a.Key, HasKey: prompt,
+	}
+	if !prompt {
+		w.query.Frames = w.query.Frames[:0]
+		return
+	}
+	x.Query(&w.query, a.Chain, pods)
+	if w.request.Frames = w.query.Frames; len(w.request.Frames) > 0 {
+		// Shares of the prompt are only needed if somebody holds a share.
+		w.request.Blocks = a.Chain.Complete()
+	}
+}
+
+// pick filters, scores and picks. Guarded by mu.
+func (f *Fleet) pick(now time.Time, a *Ask, w *work) (slot uint8, err error) {
+	s := f.state(a.Role, &a.Exclude)
+	c := selection.Filter(&s)
+	if c.Empty() {
+		return 0, refusal(&s, a.Role)
+	}
+	f.complete(now, a, w, &f.draws)
+	top := selection.Score(&f.view, &c, &w.request)
+	return uint8(selection.Pick(&f.view, &top, &w.request)), nil
+}
+
+// complete adds to the request what is known only under the lock. Guarded by
+// mu.
+func (f *Fleet) complete(now time.Time, a *Ask, w *work, draws *rand.PCG) {
+	r := &w.request
+	r.Turn = f.turn[a.Role]
+	if a.Strategy == selection.Random {
+		r.Draw = draws.Uint64()
+	}
+	if a.HasNear && f.has(a.Near) {
+		r.Node, r.Zone = f.view.Node[a.Near.Slot], f.view.Zone[a.Near.Slot]
+	}
+	w.session = 0
+	if a.Session != 0 {
+		if w.session = f.sessions.find(a.Session, f.clock(now)); w.session != 0 {
+			k := f.sessions.slab[w.session].served[a.Role]
+			if k.memory == f.slots[k.slot].memory {
+				r.Sticky = int(k.slot)
+			}
+		}
+	}
+}
+
+// has says whether the pod that ref names is still in its slot, if only to end
+// its legs. Guarded by mu.
+func (f *Fleet) has(ref Ref) bool {
+	s := &f.slots[ref.Slot]
+	return s.gen == ref.Gen && s.pod != nil
+}
+
+// refusal says why there are no candidates.
+func refusal(s *selection.State, role Role) error {
+	up := s.Role.And(s.Up).AndNot(s.Draining)
+	cause := ErrNoneUp
+	switch {
+	case !selection.Usable(s).Empty():
+		cause = ErrAllFull
+	case !up.Empty():
+		cause = ErrNoneLeft
+	}
+	return &unavailable[cause][role]
+}

@@ -1,0 +1,90 @@
+package fleet
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/calinix/caddy-calinix/outcome"
+	"github.com/calinix/caddy-calinix/selection"
+)
+
+// TestExplain shows every pod of the role with the reason why it is left out.
+func TestExplain(t *testing.T) {
+	pods := single(6)
+	pods[1].Down = true
+	pods[2].Draining = true
+	pods[3].MaxConns, pods[3].Limited = 0, true
+	pods[5].Roles = RoleSet(0).With(Decode)
+	f := fleetOf(t, pods)
+	prompt := words(run("w", 10)...)
+	a := ask(prompt)
+	a.Exclude.Set(4)
+	l := begin(t, f, a)
+	if l.Pod().ID != "pod-0" {
+		t.Fatalf("picked %s", l.Pod().ID)
+	}
+	ref, _ := f.Find("pod-1")
+	f.index.Register(epoch, ref.Slot, words(run("w", 5)...), nil)
+
+	all, picked := f.Explain(epoch, a)
+	var lines []string
+	for _, c := range all {
+		lines = append(lines, fmt.Sprintf("%s depth %d cache %v load %v sticky %v locality %v score %v %q",
+			c.ID, c.Depth, c.Cache, c.Load, c.Sticky, c.Locality, c.Score, c.Filtered))
+	}
+	want := []string{
+		`pod-0 depth 10 cache 100 load 0 sticky 0 locality 0 score 60 ""`,
+		`pod-1 depth 5 cache 50 load 100 sticky 0 locality 0 score 60 "down"`,
+		`pod-2 depth 0 cache 0 load 100 sticky 0 locality 0 score 30 "draining"`,
+		`pod-3 depth 0 cache 0 load 0 sticky 0 locality 0 score 0 "at maxConns"`,
+		`pod-4 depth 0 cache 0 load 100 sticky 0 locality 0 score 30 "excluded"`,
+	}
+	if got := strings.Join(lines, "\n"); got != strings.Join(want, "\n") {
+		t.Errorf("got\n%s\nwant\n%s", got, strings.Join(want, "\n"))
+	}
+	if picked != 0 {
+		t.Errorf("picked %d", picked)
+	}
+	if all, picked := f.Explain(epoch, &Ask{Role: Prefill}); len(all) != 0 || picked != -1 {
+		t.Errorf("%v, %d for a role that nobody has", all, picked)
+	}
+	a.Exclude.Set(0)
+	if _, picked := f.Explain(epoch, a); picked != -1 {
+		t.Errorf("picked %d where there is nobody", picked)
+	}
+}
+
+// TestExplainSaysWhatBeginDoes, and changes nothing.
+func TestExplainSaysWhatBeginDoes(t *testing.T) {
+	for _, strategy := range []selection.Strategy{
+		selection.CacheAware, selection.LeastLoaded, selection.RoundRobin, selection.Random,
+	} {
+		t.Run(strategy.String(), func(t *testing.T) {
+			f := fleetOf(t, single(5))
+			for i := range 200 {
+				a := ask(nil)
+				if i%3 > 0 {
+					a = ask(words(run(fmt.Sprint("prompt", i%17, "-"), 3+i%29)...))
+				}
+				a.Strategy, a.Session = strategy, uint64(i%11)
+				before := fmt.Sprint(f.Snapshot(), len(f.sessions.byKey))
+				var all []Candidate
+				picked := 0
+				for range 2 {
+					all, picked = f.Explain(epoch, a)
+				}
+				if after := fmt.Sprint(f.Snapshot(), len(f.sessions.byKey)); after != before {
+					t.Fatalf("explaining changed\n%s to\n%s", before, after)
+				}
+				l := begin(t, f, a)
+				if c := all[picked]; c.Ref != l.Ref() || c.Depth != l.Depth || c.ID != l.Pod().ID {
+					t.Fatalf("request %d: explained %s with depth %d, picked %s with %d", i, c.ID, c.Depth, l.Pod().ID, l.Depth)
+				}
+				if i%4 > 0 {
+					l.End(epoch, outcome.Answered)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,127 @@
+package fleet
+
+import (
+	"time"
+
+	"github.com/calinix/caddy-calinix/index"
+	"github.com/calinix/caddy-calinix/outcome"
+)
+
+// Lease is a leg's hold on a pod, from Begin to End. Its methods may be called
+// by several goroutines; it must not be copied after Begin. The zero value has
+// ended.
+type Lease struct {
+	// Depth is how many leading blocks of the prompt the pod was believed to
+	// hold when it was picked, Blocks how many the prompt has. Both are 0
+	// without a prompt.
+	Depth, Blocks int
+
+	fleet        *Fleet
+	pod          *Pod
+	ref          Ref
+	role         Role
+	chain        index.Chain
+	registration index.Registration
+	phase        phase // guarded by fleet.mu
+}
+
+// phase is how far a leg is.
+type phase uint8
+
+const (
+	ended    phase = iota
+	begun          // load is reserved
+	running        // the request is on its way to the pod
+	answered       // the first byte of the answer has come
+)
+
+// Pod returns the pod as it was described when the leg began.
+func (l *Lease) Pod() *Pod { return l.pod }
+
+// Ref names the pod.
+func (l *Lease) Ref() Ref { return l.ref }
+
+// lease makes l the lease on the pod in the slot. Guarded by mu.
+func (f *Fleet) lease(now time.Time, a *Ask, w *work, slot uint8, l *Lease) {
+	s := &f.slots[slot]
+	f.view.Add(slot, 1)
+	if w.request.Rotates() {
+		f.turn[a.Role] = f.view.Rank[slot]
+	}
+	if a.Session != 0 {
+		f.sessions.note(a.Session, w.session, a.Role, keeper{slot, s.memory}, f.clock(now))
+	}
+	l.Depth = w.query.Depth(int(slot))
+	l.fleet, l.pod, l.ref, l.role = f, s.pod, Ref{slot, s.gen}, a.Role
+	l.chain, l.registration, l.phase = nil, index.Registration{}, begun
+	l.Blocks = 0
+}
+
+// Start says that the request is now sent to the pod: from now on the leg counts
+// as running there. Reserved it has been since Begin.
+func (l *Lease) Start() { l.advance(running) }
+
+// FirstByte says that the pod has begun to answer: it has computed the prompt,
+// and the registration of the chain stands, whatever comes.
+func (l *Lease) FirstByte(time.Time) { l.advance(answered) }
+
+// advance moves a leg on to a later phase.
+func (l *Lease) advance(to phase) {
+	f := l.fleet
+	if f == nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if l.phase == ended || l.phase >= to {
+		return
+	}
+	if l.phase == begun {
+		f.slots[l.ref.Slot].running[l.role]++
+	}
+	l.phase = to
+}
+
+// End gives up the hold on the pod: the load is gone, and if the leg failed
+// before its first byte what was registered for it is taken back, but for what
+// others have come to rely on. Only the first End counts. It does no harm if
+// the pod was removed meanwhile: the slot was kept for this.
+func (l *Lease) End(_ time.Time, o outcome.Outcome) {
+	f := l.fleet
+	if f == nil {
+		return
+	}
+	f.mu.Lock()
+	was := l.phase
+	l.phase = ended
+	if was == ended {
+		f.mu.Unlock()
+		return
+	}
+	if was != answered && l.chain != nil && o.UndoRegistration() {
+		f.mu.Unlock()
+		f.index.Undo(l.registration, l.chain)
+		f.mu.Lock()
+	}
+	l.chain = nil
+	last := f.release(l.ref.Slot, l.role, was != begun)
+	f.mu.Unlock()
+	if last {
+		f.clear(l.ref.Slot)
+	}
+}
+
+// release takes a leg off the slot. It reports whether it was the last one of a
+// removed pod; clear is then to follow. Guarded by mu.
+func (f *Fleet) release(slot uint8, role Role, started bool) (last bool) {
+	s := &f.slots[slot]
+	f.view.Add(slot, -1)
+	if started {
+		s.running[role]--
+	}
+	if s.life == leaving && f.view.Inflight(slot) == 0 {
+		s.life = wiping
+		return true
+	}
+	return false
+}

@@ -1,0 +1,49 @@
+package fleet
+
+import "net/url"
+
+// Pod is one engine as the configuration or a discovery wants it.
+type Pod struct {
+	// ID is unique in the fleet; it goes into headers and metrics.
+	ID string
+	// URL is where the engine listens. The same ID with another URL is another
+	// pod: an engine that holds nothing of what its predecessor held.
+	URL string
+	// Roles are those that the pod serves, at least one. Its legs in all of
+	// them count together.
+	Roles RoleSet
+	// MaxConns is how many legs the pod may have at a time, if Limited.
+	MaxConns int
+	Limited  bool
+	// Node and Zone say where the pod runs. An empty Node means the host of the
+	// URL; an empty Zone is near to no other.
+	Node, Zone string
+	// Draining pods get nothing new. It is what a new pod starts with, and what
+	// a known one follows until Drain decides otherwise.
+	Draining bool
+	// Down is what a new pod starts with: it gets nothing until it is marked
+	// up. A known one keeps its mark.
+	Down bool
+	// Data is the caller's, handed back by Lease.Pod: whatever it needs to reach
+	// the pod.
+	Data any
+}
+
+// node returns the name of the node on which the pod runs.
+func (p *Pod) node() string {
+	if p.Node != "" {
+		return p.Node
+	}
+	if u, err := url.Parse(p.URL); err == nil {
+		return u.Hostname()
+	}
+	return ""
+}
+
+// Ref names a pod without keeping it: the slot in which it lives, and the
+// generation of the slot. When the slot goes to another pod the generation
+// rises, and what still comes in under the old Ref changes nothing.
+type Ref struct {
+	Slot uint8
+	Gen  uint32
+}

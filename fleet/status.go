@@ -1,0 +1,56 @@
+package fleet
+
+// Status is what is known of one pod.
+type Status struct {
+	Ref      Ref
+	ID, URL  string
+	Roles    RoleSet
+	Up       bool
+	Draining bool
+	// StartsDown is the configuration's word: the pod was to count as down
+	// until it is marked up.
+	StartsDown bool
+	// Inflight is the number of legs that hold the pod in any role; MaxConns is
+	// its limit, if Limited. Running is how many of them are on their way, by
+	// role.
+	Inflight int
+	Running  [Roles]int
+	MaxConns int
+	Limited  bool
+	// Blocks is how many blocks the index lists for the pod.
+	Blocks     int
+	Node, Zone string
+}
+
+// Snapshot returns the pods in the order of the configuration, all as of the
+// same moment, but for Blocks.
+func (f *Fleet) Snapshot() []Status {
+	f.mu.Lock()
+	all := make([]Status, 0, len(f.byID))
+	for _, slot := range f.ranked() {
+		s := &f.slots[slot]
+		st := Status{
+			Ref: Ref{slot, s.gen}, ID: s.pod.ID, URL: s.pod.URL, Roles: s.pod.Roles,
+			Up: f.up.Has(int(slot)), Draining: f.draining.Has(int(slot)), StartsDown: s.pod.Down,
+			Inflight: int(f.view.Inflight(slot)), MaxConns: s.pod.MaxConns, Limited: s.pod.Limited,
+			Node: s.pod.Node, Zone: s.pod.Zone,
+		}
+		for r, n := range s.running {
+			st.Running[r] = int(n)
+		}
+		all = append(all, st)
+	}
+	f.mu.Unlock()
+	for i := range all {
+		all[i].Blocks = f.index.PodBlocks(all[i].Ref.Slot)
+	}
+	return all
+}
+
+// Find returns the pod with the id, and whether there is one.
+func (f *Fleet) Find(id string) (Ref, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	slot, ok := f.byID[id]
+	return Ref{slot, f.slots[slot].gen}, ok
+}
