@@ -7,16 +7,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/calinix/caddy-calinix/fleet"
 	"github.com/calinix/caddy-calinix/outcome"
 )
 
-// Ref names a pod's place in the fleet: its slot, and the generation of the
-// slot, so that news about a pod that was removed cannot reach its successor.
-// It converts to and from the fleet's own type of the same shape.
-type Ref struct {
-	Slot uint8
-	Gen  uint32
-}
+// Ref names a pod's place in the fleet. News about a pod that was removed
+// cannot reach its successor in the slot.
+type Ref = fleet.Ref
 
 // Pod is a pod as the Checker sees it.
 type Pod struct {
@@ -28,7 +25,7 @@ type Pod struct {
 	Down bool
 }
 
-// Marks is told the verdicts. *fleet.Fleet is behind it in the product.
+// Marks is told the verdicts; in the product it is the fleet.
 //
 // SetUp says that the pod is up or down from now on, and with forget that its
 // index entries are to go. It is called under the Checker's lock, in the order
@@ -36,6 +33,8 @@ type Pod struct {
 type Marks interface {
 	SetUp(ref Ref, up, forget bool)
 }
+
+var _ Marks = (*fleet.Fleet)(nil)
 
 // Prober asks a pod once how it is. It returns soon after ctx ends; the result
 // of a probe whose ctx was canceled is ignored.

@@ -128,7 +128,7 @@ func TestFirstProbeDecidesAtOnce(t *testing.T) {
 		defer b.Stop()
 		time.Sleep(5 * time.Millisecond)
 		b.expect(t, "1.1 up=false forget=false; 2.1 up=false forget=true")
-		if s, ok := b.Status(Ref{0, 1}); !ok || !s.Up || !s.Decided || s.Pass != 1 || s.Last.Kind != OK {
+		if s, ok := b.Status(Ref{Slot: 0, Gen: 1}); !ok || !s.Up || !s.Decided || s.Pass != 1 || s.Last.Kind != OK {
 			t.Errorf("a: %+v %v", s, ok)
 		}
 	})
@@ -264,7 +264,7 @@ func TestPassiveMarks(t *testing.T) {
 		b.Start(t.Context())
 		defer b.Stop()
 		time.Sleep(time.Second)
-		a := Ref{0, 1}
+		a := Ref{Slot: 0, Gen: 1}
 		now := time.Now()
 		ended := func(after time.Duration, os ...outcome.Outcome) {
 			for _, o := range os {
@@ -293,7 +293,7 @@ func TestPassiveMarks(t *testing.T) {
 		b.expect(t, "")
 		// A ref of another generation, or of no pod, is nobody's failure.
 		for range 5 {
-			b.Ended(now, Ref{0, 2}, outcome.Cut)
+			b.Ended(now, Ref{Slot: 0, Gen: 2}, outcome.Cut)
 		}
 		b.expect(t, "")
 	})
@@ -310,13 +310,13 @@ func TestPassiveCountEndsWithTheVerdict(t *testing.T) {
 		b.Start(t.Context())
 		defer b.Stop()
 		time.Sleep(time.Second)
-		b.Ended(time.Now(), Ref{0, 1}, outcome.Cut)
+		b.Ended(time.Now(), Ref{Slot: 0, Gen: 1}, outcome.Cut)
 		b.script("a", BadStatus)
 		time.Sleep(3 * s.Interval)
 		b.script("a", OK)
 		time.Sleep(2 * s.Interval)
 		b.expect(t, "0.1 up=false forget=false; 0.1 up=true forget=false")
-		b.Ended(time.Now(), Ref{0, 1}, outcome.Cut)
+		b.Ended(time.Now(), Ref{Slot: 0, Gen: 1}, outcome.Cut)
 		b.expect(t, "")
 	})
 }
@@ -326,7 +326,7 @@ func TestPassiveOff(t *testing.T) {
 		b := newBench(usual)
 		b.Set(pods("a"))
 		for range 100 {
-			b.Ended(time.Now(), Ref{0, 1}, outcome.Unreachable)
+			b.Ended(time.Now(), Ref{Slot: 0, Gen: 1}, outcome.Unreachable)
 		}
 		b.expect(t, "")
 	})
@@ -343,7 +343,7 @@ func TestProbeUnderWayAtPassiveMark(t *testing.T) {
 		b.Start(t.Context())
 		defer b.Stop()
 		time.Sleep(50 * time.Millisecond)
-		b.Ended(time.Now(), Ref{0, 1}, outcome.LostWaiting)
+		b.Ended(time.Now(), Ref{Slot: 0, Gen: 1}, outcome.LostWaiting)
 		b.expect(t, "0.1 up=false forget=false")
 		time.Sleep(60 * time.Millisecond)
 		b.expect(t, "")
@@ -367,12 +367,12 @@ func TestReload(t *testing.T) {
 		b.scriptSlow("b", time.Hour)
 		time.Sleep(usual.Interval) // a is down now, a probe of b is under way or timed out once
 		b.expect(t, "0.1 up=false forget=false")
-		before, _ := b.Status(Ref{1, 1})
+		before, _ := b.Status(Ref{Slot: 1, Gen: 1})
 		for range 20 { // every probe of b is cut off
 			b.Configure(usual, b)
 			time.Sleep(10 * time.Millisecond)
 		}
-		after, _ := b.Status(Ref{1, 1})
+		after, _ := b.Status(Ref{Slot: 1, Gen: 1})
 		if after.Fail != before.Fail || !after.Up {
 			t.Errorf("probes cut off by a reload count: %+v, then %+v", before, after)
 		}
@@ -411,7 +411,7 @@ func TestPodsComeAndGo(t *testing.T) {
 		time.Sleep(2 * usual.Interval)
 		b.expect(t, "2.1 up=true forget=false")
 		b.Set([]Pod{ps[0], c})
-		if _, ok := b.Status(Ref{1, 1}); ok {
+		if _, ok := b.Status(Ref{Slot: 1, Gen: 1}); ok {
 			t.Error("b is still under watch")
 		}
 		gone := len(b.probed("b"))
@@ -533,7 +533,7 @@ func BenchmarkEnded(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				now = now.Add(time.Second)
-				h.Ended(now, Ref{0, 1}, c.o)
+				h.Ended(now, Ref{Slot: 0, Gen: 1}, c.o)
 			}
 		})
 	}
