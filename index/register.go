@@ -152,14 +152,22 @@ func (p *pass) run(hashes []uint64) {
 				at = m.nodes[last/nodesLen]
 				p.refresh(k, last)
 			}
+		} else if !p.insert {
+			continue
 		} else {
-			m.renew(first, last)
-			first, last, at = 0, 0, nil
-			if !p.insert || !p.own(f, hashes[k]) {
+			switch p.own(f, hashes[k]) {
+			case notOwned:
 				continue
+			case wasOwned:
+				first, last = p.seek(first, last, f.id)
+				at = m.nodes[last/nodesLen]
+				p.refresh(k, last)
+			case nowOwned:
+				m.renew(first, last)
+				first, last, at = 0, 0, nil
+				m.insert(p.x, f.id)
+				p.add(k)
 			}
-			m.insert(p.x, f.id)
-			p.add(k)
 		}
 		if k >= count {
 			use := &f.record().use
@@ -196,14 +204,12 @@ func (p *pass) refresh(k int, e uint32) {
 	p.m.setWord(e, w&^freshFlag)
 }
 
-// own makes the pod an owner of a block that it does not own.
-func (p *pass) own(f *spot, hash uint64) bool {
+// own makes the pod an owner of a block that the query did not see it own.
+func (p *pass) own(f *spot, hash uint64) ownership {
 	unknown := f.chunk == nil
-	if !p.x.own(p.pod, f, spread(hash), packUse(p.decay.now, 0), &p.room) {
-		return false
-	}
-	if unknown {
+	o := p.x.own(p.pod, f, spread(hash), packUse(p.decay.now, 0), &p.room)
+	if unknown && o != notOwned {
 		p.q.misses--
 	}
-	return true
+	return o
 }

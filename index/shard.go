@@ -18,9 +18,8 @@ const keepRecords = 4 * chunkLen
 // own makes pod an owner of the block with the spread hash, creating its record
 // if there is none: from the reserved room if any is left, else from what can be
 // reserved now. at is the caller's guess where the record is, and learns where
-// it is. own reports whether pod now is an owner; it was none before. The caller
-// holds the pod's mirror lock.
-func (x *Index) own(pod uint8, at *spot, spread uint64, use uint64, room *int64) bool {
+// it is. The caller holds the pod's mirror lock.
+func (x *Index) own(pod uint8, at *spot, spread uint64, use uint64, room *int64) ownership {
 	no, key := uint8(spread>>keyBits), spread&keyMask
 	s := &x.shards[no]
 	s.mu.Lock()
@@ -30,20 +29,32 @@ func (x *Index) own(pod uint8, at *spot, spread uint64, use uint64, room *int64)
 		c, n, k := x.views[no].Load().find(place, key)
 		if c == nil {
 			if *room == 0 && !x.reserve(1) {
-				return false
+				return notOwned
 			}
 			*room = max(*room-1, 0)
 			if c, n, k = x.create(s, no, place, key, use); c == nil {
 				*room++
-				return false
+				return notOwned
 			}
 		}
 		*at = spot{c, k, uint32(no)<<blockBits | n}
 	}
-	w := at.chunk.owners(at.id, uint(pod/64))
-	w.Store(w.Load() | 1<<(pod%64))
-	return true
+	w, bit := at.chunk.owners(at.id, uint(pod/64)), uint64(1)<<(pod%64)
+	if old := w.Load(); old&bit == 0 {
+		w.Store(old | bit)
+		return nowOwned
+	}
+	return wasOwned
 }
+
+// ownership is what own found and did.
+type ownership uint8
+
+const (
+	notOwned ownership = iota // there was no room for the block
+	nowOwned
+	wasOwned // by another registration since the caller looked
+)
 
 // create adds a record for the block and returns what find would; nil if the
 // shard is full. The caller holds the shard's lock, has looked in vain, and
