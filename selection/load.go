@@ -9,17 +9,18 @@ import "github.com/calinix/caddy-calinix/index"
 // not below 0.
 //
 // A pod without one is measured against the other candidates, m being their
-// mean number of legs: 100·(1 − inflight/(1+m)), below 0 in a pile-up. The mean
-// leaves the pod itself out: with it in, one of two pods could hold any number
-// of legs and not fall below −100, so that a cached prefix would outweigh every
-// pile-up.
+// mean number of legs: 100·(1 − (inflight/(1+m))²), below 0 in a pile-up. The
+// mean leaves the pod itself out: with it in, one of two pods could hold any
+// number of legs for less than a cached prefix weighs. The square forgives a
+// leg more or less, for which no cache is worth leaving, and not a pile-up: in
+// proportion alone, of four pods with one long system prompt the one that does
+// not hold it stays idle beside three with five legs each.
 //
 // In a set of both kinds the two measures would not meet: at ten legs
-// everywhere a pod with maxConns 1000 has 99 and one without has 9. There a pod
-// without counts up to m legs as one with the mean maxConns of those that have
-// one, if that is above 1+m, and beyond m each leg weighs 100/(1+m) as before.
-// It so takes as many legs as its peers do and is given up as quickly in a
-// pile-up.
+// everywhere a pod with maxConns 1000 has 99 and one without has 17. There a
+// pod without counts up to m legs as one with the mean maxConns of those that
+// have one, if that is above 1+m, and beyond m as it loses among its like. It so
+// takes as many legs as its peers do and is given up as quickly in a pile-up.
 type scale struct {
 	legs float64 // in flight at all candidates
 	each float64 // 1/(candidates−1); 0 for a lone candidate
@@ -65,9 +66,13 @@ func (s *scale) factor(v *View, slot uint8) float64 {
 		return 100 * (1 - k/float64(limit))
 	}
 	m := float64((s.legs - k) * s.each)
-	if room := max(s.room, 1+m); k <= m {
-		return 100 * (1 - k/room)
-	} else {
-		return 100 * (1 - m/room - (k-m)/(1+m))
+	x := k / (1 + m)
+	if s.room == 0 {
+		return 100 * (1 - float64(x*x))
 	}
+	room, mean := max(s.room, 1+m), m/(1+m)
+	if k <= m {
+		return 100 * (1 - k/room)
+	}
+	return 100 * (1 - m/room - float64(x*x) + float64(mean*mean))
 }

@@ -31,17 +31,21 @@ func TestLoadFactor(t *testing.T) {
 		want         []float64
 	}{
 		{"an idle pod has 100", []int32{0, 0}, nil, []float64{100, 100}},
-		{"alone", []int32{3}, nil, []float64{-200}},
-		{"against the mean of the others", []int32{2, 3, 5}, nil, []float64{60, 100 * (1 - 3/4.5), 100 * (1 - 5/3.5)}},
-		{"a pile-up is not clamped", []int32{16, 0, 0, 0}, nil, []float64{-1500, 100, 100, 100}},
+		{"alone", []int32{3}, nil, []float64{-800}},
+		{"against the mean of the others", []int32{2, 3, 5}, nil, []float64{
+			100 * (1 - 2./5*2/5), 100 * (1 - 3/4.5*3/4.5), 100 * (1 - 5/3.5*5/3.5),
+		}},
+		{"a pile-up is not clamped", []int32{3, 0, 0, 0}, nil, []float64{-800, 100, 100, 100}},
 		{"against maxConns", []int32{0, 25, 100, 150}, []int32{100, 100, 100, 100}, []float64{100, 75, 0, 0}},
 		{"maxConns 0 takes nothing", []int32{0, 0}, []int32{0, 10}, []float64{0, 100}},
 		{"mixed: as many legs, as used", []int32{10, 10}, []int32{1000, -1}, []float64{99, 99}},
 		{"mixed: fewer legs", []int32{40, 10}, []int32{100, -1}, []float64{60, 90}},
-		{"mixed: a surplus counts against the others", []int32{10, 21}, []int32{1000, -1}, []float64{99, -1}},
-		{"mixed: idle peers", []int32{0, 2, 0}, []int32{8, -1, -1}, []float64{100, -100, 100}},
+		{"mixed: a surplus counts against the others", []int32{10, 22}, []int32{1000, -1}, []float64{99, 100 * (1 - .01 - 4 + 100/121.)}},
+		{"mixed: idle peers", []int32{0, 2, 0}, []int32{8, -1, -1}, []float64{100, -300, 100}},
 		{"mixed: the mean of the limits", []int32{4, 4, 4}, []int32{4, 12, -1}, []float64{0, 100 * (1 - 4/12.), 50}},
-		{"mixed: small limits among much traffic", []int32{3, 9, 9, 9}, []int32{4, -1, -1, -1}, []float64{25, 100 * (1 - 7/8. - 2/8.), 100 * (1 - 7/8. - 2/8.), 100 * (1 - 7/8. - 2/8.)}},
+		{"mixed: small limits among much traffic", []int32{3, 9, 9}, []int32{4, -1, -1}, []float64{
+			25, 100 * (1 - 6/7. - 81/49. + 36/49.), 100 * (1 - 6/7. - 81/49. + 36/49.),
+		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			v, c := fleetOf(tc.legs, tc.limits)
