@@ -243,3 +243,48 @@ func TestNear(t *testing.T) {
 		}
 	}
 }
+
+// interrupted is a chain that lets something happen after the index was asked
+// and before the pick.
+type interrupted struct {
+	*text
+	by func()
+}
+
+func (c *interrupted) Complete() int {
+	if by := c.by; by != nil {
+		c.by = nil
+		by()
+	}
+	return c.text.Complete()
+}
+
+// TestFleetChangesDuringDecision: what the index said of a slot is not believed
+// of the next pod in it, and a pod that went down meanwhile is not picked.
+func TestFleetChangesDuringDecision(t *testing.T) {
+	prompt := run("w", 20)
+	start := func() (*Fleet, *Ask) {
+		f := fleetOf(t, single(1))
+		begin(t, f, ask(words(prompt...))).End(epoch, outcome.Answered)
+		return f, ask(words(prompt...))
+	}
+	f, a := start()
+	replace := func() {
+		apply(t, f, nil)
+		apply(t, f, single(2)[1:])
+	}
+	a.Chain = &interrupted{a.Chain.(*text), replace}
+	if l := begin(t, f, a); l.Pod().ID != "pod-1" || l.Ref().Slot != 0 || l.Depth != 0 {
+		t.Errorf("%s in slot %d is credited with %d blocks", l.Pod().ID, l.Ref().Slot, l.Depth)
+	}
+	f, a = start()
+	a.Chain = &interrupted{a.Chain.(*text), replace}
+	if all, _ := f.Explain(epoch, a); all[0].ID != "pod-1" || all[0].Depth != 0 {
+		t.Errorf("explained as %+v", all[0])
+	}
+	f, a = start()
+	a.Chain = &interrupted{a.Chain.(*text), func() { f.SetUp(Ref{0, 1}, false, false) }}
+	if err := f.Begin(epoch, a, &Lease{}); !errors.Is(err, ErrNoneUp) {
+		t.Errorf("error %v", err)
+	}
+}

@@ -20,8 +20,8 @@ func TestStress(t *testing.T) {
 	const (
 		pods    = 8
 		limit   = 3
-		workers = 8
-		rounds  = 400
+		workers = 6
+		rounds  = 500
 	)
 	wanted := single(pods)
 	for i := range wanted {
@@ -53,6 +53,7 @@ func TestStress(t *testing.T) {
 						t.Errorf("%s holds %d legs", p.ID, h)
 					}
 				}
+				runtime.Gosched() // the legs last a while
 				for n := range leases {
 					l := &leases[n]
 					if l.Pod() == nil {

@@ -11,10 +11,13 @@ import (
 // together: they differ in load alone, but for the one that served the session.
 func topCacheAware(v *View, c *index.Bitmap, r *Request) index.Bitmap {
 	s := scan{v: v, r: r, scale: scaleOf(v, c), best: math.Inf(-1)}
+	if p := c.And(v.Limited); !p.Empty() {
+		s.limit[1] = v.limit[p.Next(0)]
+	}
 	rest := *c
 	if r.Sticky >= 0 && rest.Has(r.Sticky) {
 		rest.Clear(r.Sticky)
-		s.one(uint8(r.Sticky), Explain(v, c, r, uint8(r.Sticky)).Score)
+		s.one(uint8(r.Sticky))
 	}
 	for i := range r.Frames {
 		f := &r.Frames[i]
@@ -38,72 +41,74 @@ type scan struct {
 	best float64      // highest score so far
 	top  index.Bitmap // pods that have it
 
-	// terms holds load factors times their weight by the number of legs, of
-	// pods without a maxConns ([0]) and of those with one that is limit[1]
-	// ([1]). known has the entries that are filled. Most pods hold few legs and
-	// have the same maxConns or none, so that few divisions are done.
-	terms [2][64]float64
-	known [2]uint64
+	// terms holds load factors times their weight, for pods without a maxConns
+	// ([0]) and for those whose maxConns is limit[1] ([1]), by the low bits of
+	// their number of legs; of holds that number plus 1, or 0. Pods hold similar
+	// numbers of legs and have the same maxConns, so that few are computed.
+	terms [2][terms]float64
+	of    [2][terms]uint32
 	limit [2]int32
 }
 
+const terms = 32
+
 // alike rates pods whose cache term is the same and that have no session.
-// Products with a factor of 0 are taken too: they are not 0 where a weight is
-// no number.
 func (s *scan) alike(pods *index.Bitmap, cache float64) {
+	for w, b := range pods {
+		if limited := b & s.v.Limited[w]; limited != 0 {
+			s.word(w, limited, 1, cache)
+			b &^= limited
+		}
+		if b != 0 {
+			s.word(w, b, 0, cache)
+		}
+	}
+}
+
+// word is alike for pods in one word of the bitmap, all with a maxConns (kind
+// 1) or all without. Products with a factor of 0 are taken too: they are not 0
+// where a weight is no number.
+func (s *scan) word(w int, b, kind uint64, cache float64) {
 	v, wt := s.v, &s.r.Weights
 	near := s.r.Node|s.r.Zone != 0
 	sticky, place := float64(0*wt.Sticky), float64(0*wt.Locality)
-	best := s.best
-	for w, b := range pods {
-		if b == 0 {
-			continue
+	best, equal := s.best, uint64(0)
+	known, of, limit := &s.terms[kind&1], &s.of[kind&1], s.limit[kind&1]
+	for ; b != 0; b &= b - 1 {
+		p := slotAt(w, b)
+		legs := uint32(v.inflight[p])
+		load := known[legs%terms]
+		if of[legs%terms] != legs+1 || v.limit[p] != limit {
+			load = s.term(p, kind)
 		}
-		limited := v.Limited[w]
-		var equal uint64
-		for ; b != 0; b &= b - 1 {
-			p := slotAt(w, b)
-			bit := b & -b
-			legs := v.inflight[p]
-			var load float64
-			kind := limited >> (p & 63) & 1
-			if uint32(legs) < 64 && s.known[kind]>>(legs&63)&1 != 0 && v.limit[p] == s.limit[kind] {
-				load = s.terms[kind][legs&63]
-			} else {
-				load = s.term(p, kind)
-			}
-			if near {
-				place = float64(locality(v, s.r, p) * wt.Locality)
-			}
-			switch x := cache + load + sticky + place; {
-			case x > best:
-				best, s.top, equal = x, index.Bitmap{}, bit
-			case x == best:
-				equal |= bit
-			}
+		if near {
+			place = float64(locality(v, s.r, p) * wt.Locality)
 		}
-		s.top[w] |= equal
+		switch x := cache + load + sticky + place; {
+		case x > best:
+			best, s.top, equal = x, index.Bitmap{}, b&-b
+		case x == best:
+			equal |= b & -b
+		}
 	}
 	s.best = best
+	s.top[w] |= equal
 }
 
 // term returns the pod's load factor times its weight.
 func (s *scan) term(slot uint8, kind uint64) float64 {
 	x := float64(s.scale.factor(s.v, slot) * s.r.Weights.Load)
-	if s.known[kind] == 0 {
-		s.limit[kind] = s.v.limit[slot]
-	}
-	if legs := s.v.inflight[slot]; uint32(legs) < 64 && s.v.limit[slot] == s.limit[kind] {
-		s.terms[kind][legs] = x
-		s.known[kind] |= 1 << legs
+	if s.v.limit[slot] == s.limit[kind] {
+		legs := uint32(s.v.inflight[slot])
+		s.terms[kind][legs%terms], s.of[kind][legs%terms] = x, legs+1
 	}
 	return x
 }
 
-// one rates a single pod.
-func (s *scan) one(slot uint8, x float64) {
-	if x >= s.best {
-		s.best, s.top = x, index.Of(int(slot))
+// one rates a single pod, the first one.
+func (s *scan) one(slot uint8) {
+	if p := s.scale.parts(s.v, s.r, slot); p.Score >= s.best {
+		s.best, s.top = p.Score, index.Of(int(slot))
 	}
 }
 

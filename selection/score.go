@@ -27,13 +27,24 @@ func Score(v *View, c *index.Bitmap, r *Request) index.Bitmap {
 }
 
 // Explain returns the factors and the score of one pod, a candidate or not, to
-// the bit as Score has it. It is for showing, and for the one pod that was
-// picked. It is also the plain
-// twin of Score's loops.
+// the bit as Score has it. It is for showing, and it is the plain twin of
+// Score's loops.
 func Explain(v *View, c *index.Bitmap, r *Request, slot uint8) Parts {
 	with := *c
 	with.Set(int(slot))
 	s := scaleOf(v, &with)
+	p := s.parts(v, r, slot)
+	switch r.Strategy {
+	case LeastLoaded:
+		p.Score = p.Load
+	case RoundRobin, Random:
+		p.Score = 0
+	}
+	return p
+}
+
+// parts returns the four factors of a pod and their weighed sum.
+func (s *scale) parts(v *View, r *Request, slot uint8) Parts {
 	p := Parts{Load: s.factor(v, slot), Locality: locality(v, r, slot)}
 	for i := range r.Frames {
 		if f := &r.Frames[i]; f.Pods.Has(int(slot)) {
@@ -43,13 +54,6 @@ func Explain(v *View, c *index.Bitmap, r *Request, slot uint8) Parts {
 	if int(slot) == r.Sticky {
 		p.Sticky = 100
 	}
-	switch r.Strategy {
-	case LeastLoaded:
-		p.Score = p.Load
-	case RoundRobin, Random:
-		p.Score = 0
-	default:
-		p.Score = r.Weights.weigh(&p)
-	}
+	p.Score = r.Weights.weigh(&p)
 	return p
 }
