@@ -13,12 +13,14 @@ import (
 type Ask struct {
 	// Role is what the pod has to serve.
 	Role Role
-	// Chain is that of the prompt; nil or empty: there is no prompt, and the
-	// leg goes by load alone. It must stay as it is until the lease has ended
+	// Chain is that of the prompt; nil or empty: there is no prompt, and caches
+	// play no part. It must stay as it is until the lease has ended
 	// or its first byte has come.
 	Chain index.Chain
-	// Key is a hash of the prompt, by which equals are told apart.
-	Key uint64
+	// Key is a hash of the prompt, by which equals are told apart, if HasKey;
+	// without one the legs take equals in turn.
+	Key    uint64
+	HasKey bool
 	// Session is a hash of the session's key; 0: there is none.
 	Session uint64
 	// Exclude has the slots of pods to which the leg must not go.
@@ -94,7 +96,7 @@ func (f *Fleet) Begin(now time.Time, a *Ask, l *Lease) error {
 func (w *work) fill(x *index.Index, a *Ask, prompt bool, pods index.Bitmap) {
 	w.request = selection.Request{
 		Strategy: a.Strategy, Weights: a.Weights, TieBreak: a.TieBreak,
-		Sticky: selection.None, Key: a.Key, HasKey: prompt,
+		Sticky: selection.None, Key: a.Key, HasKey: a.HasKey,
 	}
 	if !prompt {
 		w.query.Frames = w.query.Frames[:0]

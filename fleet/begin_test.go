@@ -163,6 +163,29 @@ func TestRotation(t *testing.T) {
 	}
 }
 
+// TestKeyWithoutChain: where no index is kept, prompts still spread and find
+// their pods again.
+func TestKeyWithoutChain(t *testing.T) {
+	f := fleetOf(t, single(4))
+	served := map[string]int{}
+	for i := range uint64(40) {
+		a := &Ask{Weights: selection.SingleWeights(), Key: words(fmt.Sprint(i)).key(), HasKey: true}
+		id := ""
+		for range 3 {
+			l := begin(t, f, a)
+			if l.Pod().ID != id && id != "" {
+				t.Errorf("prompt %d moved from %s to %s", i, id, l.Pod().ID)
+			}
+			id = l.Pod().ID
+			l.End(epoch, outcome.Answered)
+		}
+		served[id]++
+	}
+	if len(served) != 4 {
+		t.Errorf("served by %v", served)
+	}
+}
+
 // TestRandom: the same seed, the same picks.
 func TestRandom(t *testing.T) {
 	picks := func(seed uint64) string {

@@ -86,7 +86,7 @@ func apply(t testing.TB, f *Fleet, pods []Pod) Diff {
 func ask(prompt *text) *Ask {
 	a := &Ask{Weights: selection.SingleWeights()}
 	if prompt != nil {
-		a.Chain, a.Key = prompt, prompt.key()
+		a.Chain, a.Key, a.HasKey = prompt, prompt.key(), true
 	}
 	return a
 }

@@ -159,7 +159,7 @@ func (m *model) begin(t *rapid.T) {
 	}
 	if n := rapid.IntRange(0, 3).Draw(t, "prompt"); n > 0 {
 		prompt := words(run(fmt.Sprint("prompt", n, "-"), rapid.IntRange(1, 30).Draw(t, "words"))...)
-		a.Chain, a.Key = prompt, prompt.key()
+		a.Chain, a.Key, a.HasKey = prompt, prompt.key(), rapid.Bool().Draw(t, "hasKey")
 	}
 	if len(m.pods) > 0 && rapid.IntRange(0, 3).Draw(t, "exclude") == 0 {
 		a.Exclude.Set(int(rapid.SampledFrom(m.pods).Draw(t, "excluded").ref.Slot))
