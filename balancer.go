@@ -1,0 +1,225 @@
+package calinix
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"go.uber.org/zap"
+
+	"github.com/calinix/caddy-calinix/chain"
+	"github.com/calinix/caddy-calinix/fleet"
+	"github.com/calinix/caddy-calinix/health"
+	"github.com/calinix/caddy-calinix/index"
+	"github.com/calinix/caddy-calinix/outcome"
+	"github.com/calinix/caddy-calinix/retry"
+)
+
+// balancers holds the state of every balancer of the process by its name. A
+// reload's configuration takes its reference before the old one gives up its
+// own, so that what was learnt stays.
+var balancers = caddy.NewUsagePool()
+
+// balancer is the state behind a name: the pods with their load and sessions,
+// the index of who holds which block, the verdicts on their health. It outlives
+// configurations. Its own fields are guarded by mu; the parts guard themselves.
+type balancer struct {
+	name   string
+	fleet  *fleet.Fleet
+	blocks *index.Index
+	health *health.Checker
+	budget retry.Budget
+	bodies bodyMemory
+
+	mu     sync.Mutex
+	claims []*claim // configurations that have started, the newest last
+	chain  chain.Options
+	stop   context.CancelFunc
+	logger *zap.Logger // of the newest configuration
+}
+
+// loadBalancer returns the balancer of that name and takes a reference to it.
+// A new one gets its pods at once: nobody else uses it, and requests may come
+// before the configuration has wholly started.
+func loadBalancer(name string, s settings) (*balancer, error) {
+	v, _, err := balancers.LoadOrNew(name, func() (caddy.Destructor, error) {
+		blocks := index.New(s.index)
+		b := &balancer{
+			name:   name,
+			blocks: blocks,
+			fleet:  fleet.New(fleet.Options{Index: blocks, Sessions: s.sessions}),
+			chain:  s.chain,
+			logger: s.logger,
+		}
+		b.health = health.New(marks{b.fleet}, b.turned)
+		if _, err := b.fleet.Apply(time.Now(), s.pods); err != nil {
+			return nil, err
+		}
+		return b, nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("balancer %q: %w", name, err)
+	}
+	return v.(*balancer), nil
+}
+
+// allBalancers returns the balancers of the process, ordered by name.
+func allBalancers() []*balancer {
+	var all []*balancer
+	balancers.Range(func(_, v any) bool {
+		all = append(all, v.(*balancer))
+		return true
+	})
+	slices.SortFunc(all, func(a, b *balancer) int {
+		if a.name < b.name {
+			return -1
+		}
+		return 1
+	})
+	return all
+}
+
+// adopt puts c's settings into effect.
+func (b *balancer) adopt(c *claim) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.apply(c); err != nil {
+		return err
+	}
+	b.claims = append(b.claims, c)
+	if b.stop == nil {
+		var ctx context.Context
+		ctx, b.stop = context.WithCancel(context.Background())
+		b.health.Start(ctx)
+		go b.age(ctx)
+	}
+	return nil
+}
+
+// abandon takes c back; the newest configuration that is left has its settings
+// in effect afterwards.
+func (b *balancer) abandon(c *claim) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	newest := len(b.claims) > 0 && b.claims[len(b.claims)-1] == c
+	b.claims = slices.DeleteFunc(b.claims, func(other *claim) bool { return other == c })
+	if !newest || len(b.claims) == 0 {
+		return nil
+	}
+	return b.apply(b.claims[len(b.claims)-1])
+}
+
+// apply makes the parts what c wants. Guarded by mu.
+func (b *balancer) apply(c *claim) error {
+	diff, err := b.fleet.Apply(time.Now(), c.pods)
+	if err != nil {
+		return fmt.Errorf("balancer %q: %w", b.name, err)
+	}
+	b.logger = c.logger
+	b.blocks.Configure(c.index)
+	b.fleet.Configure(c.sessions)
+	if b.chain != c.chain {
+		// Blocks of another size are blocks of another text.
+		b.chain = c.chain
+		b.fleet.Forget()
+		c.logger.Info("block size changed, the prefix index begins anew", zap.String("balancer", b.name))
+	}
+	b.health.Configure(c.settings.health, c.prober)
+	b.health.Set(watched(b.fleet))
+	if len(diff.Added)+len(diff.Removed) > 0 {
+		c.logger.Info("pods changed", zap.String("balancer", b.name),
+			zap.Strings("added", diff.Added), zap.Strings("removed", diff.Removed))
+	}
+	return nil
+}
+
+// ageing is how often old entries are looked for.
+const ageing = time.Second
+
+// age removes blocks and sessions that were not used for too long.
+func (b *balancer) age(ctx context.Context) {
+	tick := time.NewTicker(ageing)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			b.blocks.Expire(now)
+			b.fleet.Expire(now)
+		}
+	}
+}
+
+// Destruct implements [caddy.Destructor]: no configuration uses the balancer
+// any more. Requests that still run may; what they use stays usable.
+func (b *balancer) Destruct() error {
+	b.mu.Lock()
+	stop := b.stop
+	b.stop = nil
+	b.mu.Unlock()
+	if stop != nil {
+		stop()
+		b.health.Stop()
+	}
+	return nil
+}
+
+// handler returns a handler of the newest configuration that has started, nil
+// before the first has.
+func (b *balancer) handler() *Handler {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.claims) == 0 {
+		return nil
+	}
+	return b.claims[len(b.claims)-1].handler
+}
+
+// lastProbe says what the last probe of the pod came to, "" before the first.
+func (b *balancer) lastProbe(ref fleet.Ref) string {
+	s, _ := b.health.Status(health.Ref(ref))
+	return s.Last.Detail
+}
+
+// failed tells the health checker how a leg ended.
+func (b *balancer) failed(now time.Time, ref fleet.Ref, out outcome.Outcome) {
+	b.health.Ended(now, health.Ref(ref), out)
+}
+
+// turned logs a change of a pod's health.
+func (b *balancer) turned(e health.Event) {
+	b.mu.Lock()
+	logger := b.logger
+	b.mu.Unlock()
+	fields := []zap.Field{
+		zap.String("balancer", b.name), zap.String("pod", e.Pod.ID), zap.String("reason", e.Reason),
+		zap.Bool("index_entries_dropped", e.Forget),
+	}
+	switch {
+	case e.Up:
+		logger.Info("pod is up", fields...)
+	case e.WasUp:
+		logger.Warn("pod is down", fields...)
+	default:
+		logger.Warn("pod that is down has lost its cache", fields...)
+	}
+}
+
+// marks passes the checker's verdicts to the fleet.
+type marks struct{ fleet *fleet.Fleet }
+
+// SetUp implements [health.Marks].
+func (m marks) SetUp(ref health.Ref, up, forget bool) { m.fleet.SetUp(fleet.Ref(ref), up, forget) }
+
+// watched lists the fleet's pods for the checker.
+func watched(f *fleet.Fleet) []health.Pod {
+	var pods []health.Pod
+	for _, s := range f.Snapshot() {
+		pods = append(pods, health.Pod{Ref: health.Ref(s.Ref), ID: s.ID, URL: s.URL, Down: s.StartsDown})
+	}
+	return pods
+}

@@ -1,0 +1,213 @@
+package calinix
+
+import (
+	"bytes"
+	"compress/flate"
+	"compress/zlib"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+)
+
+// Errors of reading a body; each becomes an answer of its own.
+var (
+	errBodyTooLarge = errors.New("request body is larger than maxBodyBytes")
+	errBodyMemory   = errors.New("no memory left for request bodies (bodyMemoryBytes)")
+)
+
+// bodyMemory bounds the bytes of all bodies that are buffered at one time, over
+// every request of a balancer.
+type bodyMemory struct {
+	used atomic.Int64
+}
+
+// take reserves n bytes below limit, or reports that they are not to be had.
+func (m *bodyMemory) take(n, limit int64) bool {
+	if m.used.Add(n) > limit {
+		m.used.Add(-n)
+		return false
+	}
+	return true
+}
+
+func (m *bodyMemory) give(n int64) { m.used.Add(-n) }
+
+// body is a request's body, held whole: the prompt is read from it, and every
+// leg and repeat sends it again from the start.
+type body struct {
+	raw     []byte // as the client sent it
+	decoded []byte // raw after its Content-Encoding was undone; raw itself without one; nil if it cannot be
+	memory  *bodyMemory
+	held    int64 // bytes reserved of memory
+}
+
+// release gives the reserved memory back. The bytes themselves are left to the
+// garbage collector: a transport's write loop may still hold them after its
+// round trip has returned.
+func (b *body) release() {
+	if b.memory != nil {
+		b.memory.give(b.held)
+		b.held = 0
+	}
+}
+
+// bodyLimits are the bounds of reading one body.
+type bodyLimits struct {
+	maxBytes int64 // of one body, and of what it decompresses to
+	memory   int64 // of all bodies together
+}
+
+const (
+	firstRead  = 64 << 10 // buffer of a body whose length is not announced
+	trustedLen = 1 << 20  // an announced length up to this is allocated at once, beyond as it arrives
+)
+
+// readBody reads r's body whole. The memory is reserved by Content-Length, else
+// as the body is read. Errors: errBodyTooLarge, errBodyMemory, or what reading
+// from the client gave.
+func readBody(r *http.Request, m *bodyMemory, lim bodyLimits) (*body, error) {
+	b := &body{memory: m}
+	if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 {
+		return b, nil
+	}
+	if r.ContentLength > lim.maxBytes {
+		return nil, errBodyTooLarge
+	}
+	if err := b.reserve(max(r.ContentLength, 0), lim); err != nil {
+		return nil, err
+	}
+	raw, err := b.readAll(r.Body, r.ContentLength, lim)
+	if err != nil {
+		b.release()
+		return nil, err
+	}
+	b.raw = raw
+	b.decoded, err = b.decode(r.Header, lim)
+	if err != nil {
+		b.release()
+		return nil, err
+	}
+	return b, nil
+}
+
+// reserve makes sure that n bytes are reserved in all.
+func (b *body) reserve(n int64, lim bodyLimits) error {
+	if n <= b.held {
+		return nil
+	}
+	if !b.memory.take(n-b.held, lim.memory) {
+		return errBodyMemory
+	}
+	b.held = n
+	return nil
+}
+
+// readAll reads src to its end into one slice. length is the announced one, -1
+// if unknown.
+func (b *body) readAll(src io.Reader, length int64, lim bodyLimits) ([]byte, error) {
+	size := int64(firstRead)
+	if length >= 0 {
+		size = min(length, trustedLen)
+	}
+	base := int64(0) // reserved for other bytes of this body
+	if length < 0 {
+		base = int64(len(b.raw))
+	}
+	buf := make([]byte, 0, size)
+	for {
+		if len(buf) == cap(buf) {
+			if int64(len(buf)) == length {
+				// One more read must see the end: only then does an HTTP/1
+				// server begin to watch for the client's leaving.
+				var one [1]byte
+				n, err := src.Read(one[:])
+				if n == 0 && errors.Is(err, io.EOF) {
+					return buf, nil
+				}
+				if n == 0 && err == nil {
+					continue
+				}
+				if err == nil {
+					return nil, errBodyTooLarge
+				}
+				return nil, err
+			}
+			grown := int64(cap(buf)) * 2
+			if length >= 0 {
+				grown = min(grown, length)
+			}
+			grown = min(grown, lim.maxBytes+1)
+			if err := b.reserve(base+grown, lim); err != nil {
+				return nil, err
+			}
+			bigger := make([]byte, len(buf), grown)
+			copy(bigger, buf)
+			buf = bigger
+		}
+		n, err := src.Read(buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		if int64(len(buf)) > lim.maxBytes {
+			return nil, errBodyTooLarge
+		}
+		if errors.Is(err, io.EOF) {
+			if err := b.reserve(base+int64(cap(buf)), lim); err != nil {
+				return nil, err
+			}
+			return buf, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading request body: %w", err)
+		}
+	}
+}
+
+// decode undoes the Content-Encoding, so that a compressed prompt is routed
+// like the plain one. What cannot be decoded is not an error of ours: the pod
+// gets the client's bytes and answers for itself. A bomb is: it would cost
+// memory here.
+func (b *body) decode(h http.Header, lim bodyLimits) ([]byte, error) {
+	encoding := strings.ToLower(strings.TrimSpace(h.Get("Content-Encoding")))
+	if encoding == "" || encoding == "identity" {
+		return b.raw, nil
+	}
+	src, err := decoder(encoding, b.raw)
+	if err != nil {
+		return nil, nil
+	}
+	defer src.Close()
+	plain, err := b.readAll(src, -1, lim)
+	switch {
+	case errors.Is(err, errBodyTooLarge), errors.Is(err, errBodyMemory):
+		return nil, err
+	case err != nil:
+		return nil, nil
+	}
+	return plain, nil
+}
+
+// decoder returns a reader that undoes one HTTP content coding.
+func decoder(encoding string, raw []byte) (io.ReadCloser, error) {
+	switch encoding {
+	case "gzip", "x-gzip":
+		return gzip.NewReader(bytes.NewReader(raw))
+	case "deflate":
+		// HTTP's deflate is zlib; some senders leave its header out.
+		if z, err := zlib.NewReader(bytes.NewReader(raw)); err == nil {
+			return z, nil
+		}
+		return flate.NewReader(bytes.NewReader(raw)), nil
+	case "zstd":
+		z, err := zstd.NewReader(bytes.NewReader(raw), zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(64<<20))
+		if err != nil {
+			return nil, err
+		}
+		return z.IOReadCloser(), nil
+	}
+	return nil, fmt.Errorf("content encoding %q is not known", encoding)
+}

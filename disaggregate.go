@@ -1,0 +1,211 @@
+package calinix
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"go.uber.org/zap"
+
+	"github.com/calinix/caddy-calinix/dispatch"
+	"github.com/calinix/caddy-calinix/fleet"
+	"github.com/calinix/caddy-calinix/index"
+	"github.com/calinix/caddy-calinix/outcome"
+)
+
+// disaggregate serves the request in dispatch mode: a prefill leg at one pod,
+// whose answer reaches nobody, then a decode leg at another, whose answer the
+// client gets. Requests that do not generate one text go to one decode pod.
+func (x *exchange) disaggregate() {
+	payload, err := x.stripped()
+	if err != nil {
+		x.refuse(outcome.Decode, outcome.Rejected, &apiError{status: http.StatusBadRequest, code: "bad_body", message: err.Error()})
+		return
+	}
+	if !x.work.request.Generates {
+		x.prompt = false // by load alone
+		x.serve(outcome.Decode, fleet.Decode, payload, nil)
+		return
+	}
+	prefill, decode, refused := x.pair()
+	if refused != nil {
+		if refused.leg == outcome.Prefill && x.h.decodeOnly {
+			x.withoutPrefill(outcome.NoPod, payload, nil)
+			return
+		}
+		x.refuse(refused.leg, outcome.NoPod, refused.answer)
+		return
+	}
+	x.route.decode = decode.Pod().ID
+	reply, done := x.prefill(prefill, decode, payload)
+	if done {
+		return
+	}
+	payload, err = x.h.connector.Decode(nil, x.body.decoded, reply)
+	if err != nil {
+		decode.End(x.h.now(), outcome.Unsent)
+		x.refuse(outcome.Decode, outcome.Rejected, &apiError{status: http.StatusBadGateway, code: "prefill_reply_unusable", message: err.Error()})
+		return
+	}
+	x.serve(outcome.Decode, fleet.Decode, payload, decode)
+}
+
+// stripped is the client's body without the members that only Calinix may set.
+// A body that is not one JSON object, or has none of them, stays as it was sent.
+func (x *exchange) stripped() ([]byte, error) {
+	if x.body.decoded == nil {
+		return x.body.raw, nil
+	}
+	without, changed, err := dispatch.Strip(nil, x.body.decoded)
+	if err != nil {
+		return nil, err
+	}
+	if !changed && !x.work.request.Generates {
+		return x.body.raw, nil
+	}
+	// From here on the body is ours, and no longer compressed.
+	x.r.Header.Del("Content-Encoding")
+	x.body.decoded = without
+	return without, nil
+}
+
+// refusal is a leg for which there is no pod.
+type refusal struct {
+	leg    outcome.Leg
+	answer *apiError
+}
+
+// pair picks both pods before anything is sent, so that no prefill is computed
+// for which there is no decode pod.
+func (x *exchange) pair() (prefill, decode *fleet.Lease, refused *refusal) {
+	now := x.h.now()
+	prefill, decode = new(fleet.Lease), new(fleet.Lease)
+	ask := x.ask(fleet.Prefill, index.Bitmap{})
+	prefillErr := x.h.state.fleet.Begin(now, &ask, prefill)
+	ask = x.ask(fleet.Decode, index.Bitmap{})
+	if prefillErr == nil {
+		ask.Near, ask.HasNear = prefill.Ref(), true
+	}
+	if prefillErr != nil {
+		return nil, nil, &refusal{outcome.Prefill, noPod(prefillErr)}
+	}
+	if err := x.h.state.fleet.Begin(now, &ask, decode); err != nil {
+		prefill.End(now, outcome.Unsent)
+		return nil, nil, &refusal{outcome.Decode, noPod(err)}
+	}
+	x.decided(prefill)
+	return prefill, decode, nil
+}
+
+// prefillTries is at how many pods a prefill leg is tried.
+const prefillTries = 2
+
+// prefill runs the prefill leg. With done it has answered the client itself, or
+// the client has left, and the decode leg is over too.
+func (x *exchange) prefill(lease, decode *fleet.Lease, stripped []byte) (reply dispatch.Handover, done bool) {
+	ctx, cancel := until(x.r.Context(), x.h.prefillTimeout)
+	defer cancel()
+	payload, err := x.h.connector.Prefill(nil, x.work.request.API, stripped)
+	if err != nil {
+		now := x.h.now()
+		lease.End(now, outcome.Unsent)
+		decode.End(now, outcome.Unsent)
+		x.refuse(outcome.Prefill, outcome.Rejected, &apiError{status: http.StatusBadRequest, code: "bad_body", message: err.Error()})
+		return nil, true
+	}
+	var tried index.Bitmap
+	for try := 1; ; try++ {
+		tried.Set(int(lease.Ref().Slot))
+		x.enroute(outcome.Prefill, lease)
+		got := newCapture(dispatch.MaxReply)
+		l := &leg{kind: outcome.Prefill, target: targetOf(lease), lease: lease, payload: payload, now: x.h.now, keepHost: x.h.keepHost}
+		lease.Start()
+		out, _ := l.run(x.h.legs, got, x.r.WithContext(ctx), x.next)
+		reply, out = x.readReply(ctx, l, got, out)
+		x.endLeg(outcome.Prefill, lease, l, out)
+		if out == outcome.Answered {
+			return reply, false
+		}
+		if out.PrefillFailed() {
+			x.h.metrics.prefillFailures.WithLabelValues(x.h.Name, out.LogName()).Inc()
+		}
+		if try < prefillTries && out.Retryable(outcome.Prefill, false) && ctx.Err() == nil {
+			ask := x.ask(fleet.Prefill, tried)
+			next := new(fleet.Lease)
+			if x.h.state.fleet.Begin(x.h.now(), &ask, next) == nil {
+				lease = next
+				continue
+			}
+		}
+		return nil, x.prefillGaveUp(out, l, got, stripped, decode)
+	}
+}
+
+// readReply judges the answer of a prefill leg and takes from it what the
+// decode leg needs.
+func (x *exchange) readReply(ctx context.Context, l *leg, got *capture, out outcome.Outcome) (dispatch.Handover, outcome.Outcome) {
+	switch {
+	case x.gone():
+		return nil, outcome.ClientGone
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return nil, outcome.TimedOut
+	case got.full:
+		l.bodyErr = errCaptureFull
+		return nil, outcome.Unusable
+	case out != outcome.Answered:
+		return nil, out
+	}
+	plain, err := got.plain()
+	if err == nil {
+		var reply dispatch.Handover
+		if reply, err = x.h.connector.ReadPrefill(plain); err == nil {
+			return reply, outcome.Answered
+		}
+	}
+	l.bodyErr = err
+	return nil, outcome.Unusable
+}
+
+// prefillGaveUp ends a request whose prefill leg has failed for good, or goes
+// on without it where the operator allows that. It always returns true.
+func (x *exchange) prefillGaveUp(out outcome.Outcome, l *leg, got *capture, stripped []byte, decode *fleet.Lease) bool {
+	if out.PrefillFailed() && x.h.decodeOnly {
+		x.withoutPrefill(out, stripped, decode)
+		return true
+	}
+	decode.End(x.h.now(), outcome.Unsent)
+	x.route.decode = ""
+	switch out {
+	case outcome.Refused4xx:
+		if x.h.showHeaders {
+			x.route.set(x.w.Header())
+		}
+		got.replay(x.w)
+		x.finish(out, nil)
+	case outcome.Refused5xx:
+		x.finish(out, &apiError{
+			status: out.Status(outcome.Prefill, l.status), code: "prefill_failed",
+			message: "the prefill pods failed, the last one with status " + http.StatusText(l.status),
+		})
+	default:
+		x.finish(out, failure(outcome.Prefill, out, l.lease.Pod().ID))
+	}
+	return true
+}
+
+// decodeOnlyMark shows in x-calinix-route-policy that a prefill leg was given
+// up and the decode pod computes the prompt itself.
+const decodeOnlyMark = ";decode-only"
+
+// withoutPrefill gives the whole request to a decode pod.
+func (x *exchange) withoutPrefill(why outcome.Outcome, payload []byte, decode *fleet.Lease) {
+	if why == outcome.NoPod {
+		x.h.metrics.prefillFailures.WithLabelValues(x.h.Name, why.LogName()).Inc()
+	}
+	if c := x.h.logger.Check(zap.WarnLevel, "serving without a prefill leg"); c != nil {
+		c.Write(zap.Stringer("reason", why), zap.String("request_id", x.route.requestID))
+	}
+	x.route.policy += decodeOnlyMark
+	x.route.prefill = ""
+	x.serve(outcome.Decode, fleet.Decode, payload, decode)
+}

@@ -1,0 +1,241 @@
+package calinix
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/cespare/xxhash/v2"
+	"go.uber.org/zap"
+
+	"github.com/calinix/caddy-calinix/chain"
+	"github.com/calinix/caddy-calinix/fleet"
+	"github.com/calinix/caddy-calinix/index"
+	"github.com/calinix/caddy-calinix/outcome"
+	"github.com/calinix/caddy-calinix/prompt"
+)
+
+// exchange is one request on its way through Calinix: what was read of it, what
+// was decided, and how it ended. It belongs to the goroutine that serves the
+// request.
+type exchange struct {
+	h    *Handler
+	w    http.ResponseWriter
+	r    *http.Request
+	next caddyhttp.Handler
+
+	headers routingHeaders
+	body    *body
+	work    *work // pooled; nil once released
+	route   route
+	session uint64 // hash of the session key, 0 without one
+	prompt  bool   // the chain is that of a prompt
+
+	read  time.Time // when the body had been read
+	ended outcome.Outcome
+}
+
+// work holds what is expensive to make anew for each request.
+type work struct {
+	request prompt.Request
+	chain   chain.Chain
+}
+
+var works = sync.Pool{New: func() any { return new(work) }}
+
+// prepare reads the request: routing headers, body, prompt. It is stage one of
+// four; nothing has been asked of the fleet when it returns.
+func (x *exchange) prepare() *apiError {
+	headers, refused := takeRoutingHeaders(x.r.Header)
+	if refused != nil {
+		return refused
+	}
+	x.headers = headers
+	// net/http has answered 100 at the first read of the body; a copy of the
+	// header would make the pod send a second one.
+	x.r.Header.Del("Expect")
+	b, err := readBody(x.r, &x.h.state.bodies, x.h.bodies)
+	if err != nil {
+		return x.bodyError(err)
+	}
+	x.body, x.read = b, x.h.now()
+	x.work = works.Get().(*work)
+	req := &x.work.request
+	req.Parse(prompt.APIOf(x.r.Method, x.r.URL.Path), b.decoded)
+	x.session = sessionHash(headers.session, req.Session)
+	if req.OK {
+		x.prompt = true
+		x.work.chain.Reset(x.h.chain, req.Seed, req.Text)
+	}
+	x.route = route{
+		requestID: headers.requestID,
+		namespace: cacheNamespace(req.Model, x.h.chain.BlockSize),
+		policy:    x.h.strategy.String(),
+		mode:      x.h.modeFor(headers.mode),
+	}
+	return nil
+}
+
+// sessionHash is the identity of a session: the header's key, else the body's.
+func sessionHash(header string, inBody []byte) uint64 {
+	var sum uint64
+	switch {
+	case header != "":
+		sum = xxhash.Sum64String(header)
+	case len(inBody) > 0:
+		sum = xxhash.Sum64(inBody)
+	default:
+		return 0
+	}
+	return max(sum, 1)
+}
+
+// bodyError turns a failed read of the body into an answer.
+func (x *exchange) bodyError(err error) *apiError {
+	var tooLarge *http.MaxBytesError
+	var handled caddyhttp.HandlerError
+	switch {
+	case x.r.Context().Err() != nil:
+		return errClientGone
+	case errors.Is(err, errBodyMemory):
+		return &apiError{
+			status: http.StatusServiceUnavailable, code: "no_memory_for_body", retryAfter: 1,
+			message: "too many bytes of request bodies are held already, try again later",
+		}
+	case errors.Is(err, errBodyTooLarge), errors.As(err, &tooLarge),
+		errors.As(err, &handled) && handled.StatusCode == http.StatusRequestEntityTooLarge:
+		return &apiError{
+			status: http.StatusRequestEntityTooLarge, code: "body_too_large",
+			message: "the request body is larger than this server accepts",
+		}
+	case errors.As(err, &handled):
+		return &apiError{status: handled.StatusCode, code: "bad_body", message: "the request body could not be read"}
+	default:
+		return &apiError{
+			status: http.StatusBadRequest, code: "bad_body",
+			message: "the request body could not be read to its end",
+		}
+	}
+}
+
+// errClientGone stands for a request whose client has left: there is nobody to
+// answer.
+var errClientGone = &apiError{status: statusClientClosed, code: "client_gone", message: "the client left"}
+
+// ask is the question to the fleet for one leg.
+func (x *exchange) ask(role fleet.Role, tried index.Bitmap) fleet.Ask {
+	a := fleet.Ask{
+		Role:     role,
+		Session:  x.session,
+		Exclude:  tried,
+		Strategy: x.h.strategy,
+		Weights:  x.h.weights[role],
+		TieBreak: x.h.tieBreak,
+	}
+	if x.prompt && x.h.indexed {
+		a.Chain = &x.work.chain
+	}
+	if x.prompt {
+		a.Key, a.HasKey = x.work.request.Key(), true
+	}
+	return a
+}
+
+// refuse answers with an error of ours and counts the leg that was not sent.
+func (x *exchange) refuse(kind outcome.Leg, out outcome.Outcome, e *apiError) {
+	if e.status == statusClientClosed {
+		out = outcome.ClientGone
+	}
+	x.h.count(x.route.mode, kind, "", out.MetricCode(kind, e.status))
+	x.finish(out, e)
+}
+
+// finish notes the outcome of the request, and answers with e if no answer was
+// begun.
+func (x *exchange) finish(out outcome.Outcome, e *apiError) {
+	x.ended = out
+	if e == nil {
+		return
+	}
+	if e.status == statusClientClosed {
+		// The status is for the access log; there is nobody to read it.
+		x.w.WriteHeader(statusClientClosed)
+		return
+	}
+	if x.h.showHeaders && x.route.requestID != "" {
+		x.route.set(x.w.Header())
+	}
+	e.write(x.w)
+}
+
+// release gives back what the exchange holds, and writes the log fields. It
+// runs also when the request ends in a panic.
+func (x *exchange) release() {
+	if x.work != nil {
+		works.Put(x.work)
+		x.work = nil
+	}
+	if x.body != nil {
+		x.body.release()
+	}
+	x.log()
+}
+
+// log adds what was decided to the access log's line. Never a prompt, never a
+// session key, never a credential.
+func (x *exchange) log() {
+	extra, ok := x.r.Context().Value(caddyhttp.ExtraLogFieldsCtxKey).(*caddyhttp.ExtraLogFields)
+	if !ok {
+		return
+	}
+	extra.Add(zap.String("calinix_outcome", x.ended.LogName()))
+	extra.Add(zap.String("calinix_mode", string(x.route.mode)))
+	extra.Add(zap.String("calinix_request_id", x.route.requestID))
+	for _, pod := range []struct{ field, id string }{
+		{"calinix_pod", x.route.target},
+		{"calinix_prefill_pod", x.route.prefill},
+		{"calinix_decode_pod", x.route.decode},
+	} {
+		if pod.id != "" {
+			extra.Add(zap.String(pod.field, pod.id))
+		}
+	}
+	extra.Add(zap.Int("calinix_depth", x.route.depth))
+}
+
+// placeholders makes the decision available to the rest of a Caddy
+// configuration, for instance to log_append or header.
+func (x *exchange) placeholders() {
+	repl, ok := x.r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
+	if !ok {
+		return
+	}
+	repl.Set("http.calinix.pod", x.route.target)
+	repl.Set("http.calinix.prefill_pod", x.route.prefill)
+	repl.Set("http.calinix.decode_pod", x.route.decode)
+	repl.Set("http.calinix.mode", string(x.route.mode))
+	repl.Set("http.calinix.depth", x.route.depth)
+}
+
+// decided enters the time of the decision, and how much of the prompt the pod
+// that was picked for it is known to hold.
+func (x *exchange) decided(l *fleet.Lease) {
+	x.h.decisionTime.Observe(x.h.now().Sub(x.read).Seconds())
+	x.h.blocksHit.Add(float64(l.Depth))
+	x.h.blocksMissed.Add(float64(l.Blocks - l.Depth))
+}
+
+// gone reports whether the client has left.
+func (x *exchange) gone() bool { return x.r.Context().Err() != nil }
+
+// until returns the request's context with a time limit; 0 is none.
+func until(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	if limit <= 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, limit)
+}

@@ -1,0 +1,105 @@
+package calinix
+
+import (
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/calinix/caddy-calinix/fleet"
+	"github.com/calinix/caddy-calinix/index"
+)
+
+// explanation is the answer of POST /calinix/explain: how the request in the
+// body would be routed now.
+type explanation struct {
+	Mode       mode            `json:"mode"`
+	Chain      []string        `json:"chain"` // block hashes in hex
+	Candidates []candidateJSON `json:"candidates"`
+	Pick       pickJSON        `json:"pick"`
+}
+
+// candidateJSON is one pod of a needed role, with its four factors before their
+// weights.
+type candidateJSON struct {
+	Pod      string  `json:"pod"`
+	Role     string  `json:"role"`
+	Depth    int     `json:"depth"`
+	Cache    float64 `json:"cache"`
+	Load     float64 `json:"load"`
+	Sticky   float64 `json:"sticky"`
+	Locality float64 `json:"locality"`
+	Score    float64 `json:"score"`
+	Filtered string  `json:"filtered"` // why the pod is no candidate, "" if it is one
+}
+
+// pickJSON names the pod or pods; empty where none can be picked.
+type pickJSON struct {
+	Pod     string `json:"pod,omitempty"`
+	Prefill string `json:"prefill,omitempty"`
+	Decode  string `json:"decode,omitempty"`
+}
+
+// explain answers with what Prepare, Filter, Score and Pick make of a request.
+// Nothing is sent and nothing is learned. The request's headers count as a
+// client's, ?path= is its API path.
+func (adminAPI) explain(w http.ResponseWriter, r *http.Request, b *balancer) error {
+	h := b.handler()
+	if h == nil {
+		return adminError(http.StatusServiceUnavailable, "balancer %q has not started yet", b.name)
+	}
+	path := r.URL.Query().Get("path")
+	if path == "" {
+		path = "/v1/chat/completions"
+	}
+	client := r.Clone(r.Context())
+	client.URL = &url.URL{Path: path}
+	x := &exchange{h: h, r: client}
+	defer x.release()
+	if refused := x.prepare(); refused != nil {
+		return adminError(refused.status, "%s", refused.message)
+	}
+	out := explanation{Mode: x.route.mode, Chain: []string{}, Candidates: []candidateJSON{}}
+	if x.prompt {
+		x.work.chain.Complete()
+		for _, hash := range x.work.chain.Hashes() {
+			out.Chain = append(out.Chain, hex64(hash))
+		}
+	}
+	switch {
+	case x.route.mode == modeSingle:
+		out.Pick.Pod, _ = x.explainRole(&out, fleet.Single, fleet.Ref{}, false)
+	case !x.work.request.Generates:
+		x.prompt = false
+		out.Pick.Decode, _ = x.explainRole(&out, fleet.Decode, fleet.Ref{}, false)
+	default:
+		prefill, ref := x.explainRole(&out, fleet.Prefill, fleet.Ref{}, false)
+		out.Pick.Prefill = prefill
+		out.Pick.Decode, _ = x.explainRole(&out, fleet.Decode, ref, prefill != "")
+	}
+	return writeJSON(w, out)
+}
+
+// explainRole adds the pods of one role, and returns the one that would be
+// picked.
+func (x *exchange) explainRole(out *explanation, role fleet.Role, near fleet.Ref, hasNear bool) (pick string, ref fleet.Ref) {
+	ask := x.ask(role, index.Bitmap{})
+	ask.Near, ask.HasNear = near, hasNear
+	candidates, picked := x.h.state.fleet.Explain(x.h.now(), &ask)
+	for i := range candidates {
+		c := &candidates[i]
+		out.Candidates = append(out.Candidates, candidateJSON{
+			Pod: c.ID, Role: role.String(), Depth: c.Depth, Cache: c.Cache, Load: c.Load,
+			Sticky: c.Sticky, Locality: c.Locality, Score: c.Score, Filtered: c.Filtered,
+		})
+		if i == picked {
+			pick, ref = c.ID, c.Ref
+		}
+	}
+	return pick, ref
+}
+
+// hex64 writes a hash as 16 hexadecimal digits.
+func hex64(v uint64) string {
+	s := strconv.FormatUint(v, 16)
+	return "0000000000000000"[len(s):] + s
+}

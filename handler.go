@@ -1,0 +1,30 @@
+package calinix
+
+import (
+	"github.com/calinix/caddy-calinix/outcome"
+)
+
+// serveRequest takes the request through its stages. Everything that a client
+// can see of the request is written below here.
+func (x *exchange) serveRequest() {
+	x.ended = outcome.Rejected
+	if refused := x.prepare(); refused != nil {
+		x.refuse(x.leg(), outcome.Rejected, refused)
+		return
+	}
+	x.h.state.budget.Count(x.read)
+	if x.route.mode == modeDispatch {
+		x.disaggregate()
+		return
+	}
+	x.serve(outcome.Single, legRole(outcome.Single), x.body.raw, nil)
+}
+
+// leg is the leg under which a request is counted that ended before one was
+// begun.
+func (x *exchange) leg() outcome.Leg {
+	if x.h.modeFor(x.headers.mode) == modeDispatch {
+		return outcome.Prefill
+	}
+	return outcome.Single
+}

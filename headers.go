@@ -1,0 +1,179 @@
+package calinix
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/google/uuid"
+)
+
+// The names of Calinix's headers, in canonical form.
+const (
+	headerMode       = "X-Calinix-Mode"
+	headerSessionKey = "X-Calinix-Session-Key"
+	headerRequestID  = "X-Calinix-Request-Id"
+	headerTarget     = "X-Calinix-Target-Pod-Id"
+	headerPrefill    = "X-Calinix-Prefill-Pod-Id"
+	headerDecode     = "X-Calinix-Decode-Pod-Id"
+	headerCacheHit   = "X-Calinix-Cache-Hit"
+	headerDepth      = "X-Calinix-Cache-Prefix-Depth"
+	headerNamespace  = "X-Calinix-Cache-Namespace"
+	headerPolicy     = "X-Calinix-Route-Policy"
+)
+
+// foreignRoutingHeaders name the next hop in other routers; an engine's sidecar
+// would obey them, so no client may send them through.
+var foreignRoutingHeaders = []string{
+	"X-Prefiller-Host-Port",
+	"X-Encoder-Hosts-Ports",
+	"X-Data-Parallel-Host-Port",
+}
+
+// mode is how a request is served.
+type mode string
+
+const (
+	modeSingle   mode = "single"
+	modeDispatch mode = "disaggregated" // the word on the wire; "dispatch" is accepted for it
+)
+
+// routingHeaders are what a client may say about its routing.
+type routingHeaders struct {
+	mode      mode   // "" where the client named none
+	session   string // of the session headers, "" without one
+	requestID string // the client's where it is usable, else a new one
+}
+
+// takeRoutingHeaders reads the client's routing headers and removes them, along
+// with every other header of ours and of other routers, from h. An unknown mode
+// is an error that the client gets as 400.
+func takeRoutingHeaders(h http.Header) (routingHeaders, *apiError) {
+	var out routingHeaders
+	if raw, ok := h[headerMode]; ok && len(raw) > 0 {
+		switch strings.ToLower(strings.TrimSpace(raw[0])) {
+		case "single":
+			out.mode = modeSingle
+		case "disaggregated", "dispatch":
+			out.mode = modeDispatch
+		default:
+			return out, &apiError{
+				status:  http.StatusBadRequest,
+				code:    "invalid_routing_mode",
+				message: "x-calinix-mode: unknown mode " + strconv.Quote(cut(raw[0], 64)) + ", want single, disaggregated or dispatch",
+			}
+		}
+	}
+	out.requestID = h.Get(headerRequestID)
+	if !usableRequestID(out.requestID) {
+		out.requestID = uuid.NewString()
+	}
+	out.session = sessionHeader(h)
+	stripOwnHeaders(h)
+	for _, name := range foreignRoutingHeaders {
+		delete(h, name)
+	}
+	return out, nil
+}
+
+// sessionHeader returns the session key that the headers name, "" without one.
+func sessionHeader(h http.Header) string {
+	for _, name := range [...]string{headerSessionKey, "X-Session-Id", "X-Conversation-Id"} {
+		if key := h.Get(name); key != "" {
+			return key
+		}
+	}
+	return ""
+}
+
+// usableRequestID reports whether id is 1 to 128 visible ASCII characters.
+func usableRequestID(id string) bool {
+	if id == "" || len(id) > 128 {
+		return false
+	}
+	for i := range len(id) {
+		if id[i] < '!' || id[i] > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+// cut shortens s to at most n bytes.
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return s[:n]
+}
+
+// route is what the routing headers of a request and its answer say.
+type route struct {
+	mode      mode
+	requestID string
+	target    string // pod id, mode single
+	prefill   string // pod ids, mode dispatch; prefill is "" without that leg
+	decode    string
+	hit       bool
+	depth     int // blocks
+	namespace string
+	policy    string
+}
+
+// set writes rt's headers into h, replacing what was there.
+func (rt *route) set(h http.Header) {
+	h[headerMode] = []string{string(rt.mode)}
+	h[headerRequestID] = []string{rt.requestID}
+	setOrDelete(h, headerTarget, rt.target)
+	setOrDelete(h, headerPrefill, rt.prefill)
+	setOrDelete(h, headerDecode, rt.decode)
+	h[headerCacheHit] = []string{strconv.FormatBool(rt.hit)}
+	h[headerDepth] = []string{strconv.Itoa(rt.depth)}
+	h[headerNamespace] = []string{rt.namespace}
+	h[headerPolicy] = []string{rt.policy}
+}
+
+func setOrDelete(h http.Header, name, value string) {
+	if value == "" {
+		delete(h, name)
+		return
+	}
+	h[name] = []string{value}
+}
+
+// maxNamespaceModel is the length at which the model in a namespace is cut.
+const maxNamespaceModel = 128
+
+// cacheNamespace names the space in which a prompt's blocks are compared:
+// openai:MODEL:whitespace-v1:block-N. Every byte of the model but letters,
+// digits and -_.~ is written as %XX, so that it can neither split the header
+// nor forge another namespace; the result is cut at 128 bytes, never inside an
+// escape. A request without a model is of the model "unknown".
+func cacheNamespace(model []byte, blockSize int) string {
+	const hex = "0123456789ABCDEF"
+	out := make([]byte, 0, len("openai:")+min(3*len(model), maxNamespaceModel)+len(":whitespace-v1:block-")+4)
+	out = append(out, "openai:"...)
+	if len(model) == 0 {
+		out = append(out, "unknown"...)
+	}
+	room := maxNamespaceModel
+	for _, c := range model {
+		plain := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' ||
+			c == '-' || c == '_' || c == '.' || c == '~'
+		size := 3
+		if plain {
+			size = 1
+		}
+		if room -= size; room < 0 {
+			break
+		}
+		if plain {
+			out = append(out, c)
+		} else {
+			out = append(out, '%', hex[c>>4], hex[c&15])
+		}
+	}
+	out = append(out, ":whitespace-v1:block-"...)
+	out = strconv.AppendInt(out, int64(blockSize), 10)
+	return string(out)
+}

@@ -1,0 +1,118 @@
+package calinix
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/calinix/caddy-calinix/outcome"
+)
+
+// metrics are the counters of every balancer of the process. They outlive
+// configurations, so that a reload resets none of them; each configuration's
+// registry gets the same collectors.
+type metrics struct {
+	requests        *prometheus.CounterVec
+	decisions       *prometheus.HistogramVec
+	prefixBlocks    *prometheus.CounterVec
+	retries         *prometheus.CounterVec
+	prefillFailures *prometheus.CounterVec
+}
+
+// shared is the one instance: balancers of several configurations of one
+// process count into the same series.
+var shared = newMetrics()
+
+func newMetrics() *metrics {
+	return &metrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "calinix_requests_total",
+			Help: "Legs of requests that ended, by mode, role, pod (empty where none was reached) and code: the status, 499 if the client left, cut if the pod broke off.",
+		}, []string{"balancer", "mode", "role", "pod", "code"}),
+		decisions: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "calinix_decision_duration_seconds",
+			Help:    "Time from the body being read to a pod being picked, both pods in dispatch mode.",
+			Buckets: []float64{1e-6, 2e-6, 5e-6, 10e-6, 20e-6, 50e-6, 100e-6, 200e-6, 500e-6, 1e-3},
+		}, []string{"balancer"}),
+		prefixBlocks: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "calinix_prefix_blocks_total",
+			Help: "Blocks of routed prompts, by whether the picked pod was known to hold them.",
+		}, []string{"balancer", "result"}),
+		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "calinix_retries_total",
+			Help: "Further pods tried for a request, by what ended the try before.",
+		}, []string{"balancer", "reason"}),
+		prefillFailures: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "calinix_prefill_failures_total",
+			Help: "Prefill legs that failed, by how they ended.",
+		}, []string{"balancer", "reason"}),
+	}
+}
+
+// register adds every collector to the registry of a configuration.
+func (m *metrics) register(reg *prometheus.Registry) error {
+	for _, c := range []prometheus.Collector{
+		m.requests, m.decisions, m.prefixBlocks, m.retries, m.prefillFailures, gauges{},
+	} {
+		if err := reg.Register(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// roleNames are the values of the label role.
+var roleNames = [...]string{outcome.Single: "single", outcome.Prefill: "prefill", outcome.Decode: "decode"}
+
+// count enters one leg; code "" is a leg that was never sent and is not
+// counted.
+func (h *Handler) count(m mode, kind outcome.Leg, pod, code string) {
+	if code == "" {
+		return
+	}
+	if m == "" {
+		m = h.defaultMode
+	}
+	h.metrics.requests.WithLabelValues(h.Name, string(m), roleNames[kind], pod, code).Inc()
+}
+
+var (
+	podInflight = prometheus.NewDesc("calinix_pod_inflight", "Legs that now run at the pod, by the role in which.", []string{"balancer", "pod", "role"}, nil)
+	podUp       = prometheus.NewDesc("calinix_pod_up", "1 while the pod is up, 0 while it is down.", []string{"balancer", "pod", "role"}, nil)
+	indexBlocks = prometheus.NewDesc("calinix_index_blocks", "Distinct blocks in the prefix index.", []string{"balancer"}, nil)
+	indexBytes  = prometheus.NewDesc("calinix_index_bytes", "Memory of the prefix index in bytes.", []string{"balancer"}, nil)
+)
+
+// gauges reads the state of every balancer when it is asked, so that no gauge
+// outlives its pod.
+type gauges struct{}
+
+// Describe implements [prometheus.Collector].
+func (gauges) Describe(out chan<- *prometheus.Desc) {
+	out <- podInflight
+	out <- podUp
+	out <- indexBlocks
+	out <- indexBytes
+}
+
+// Collect implements [prometheus.Collector].
+func (gauges) Collect(out chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	for _, b := range allBalancers() {
+		for _, s := range b.fleet.Snapshot() {
+			up := 0.0
+			if s.Up {
+				up = 1
+			}
+			for role, name := range roleNames {
+				if !s.Roles.Has(legRole(outcome.Leg(role))) {
+					continue
+				}
+				gauge(podInflight, float64(s.Running[role]), b.name, s.ID, name)
+				gauge(podUp, up, b.name, s.ID, name)
+			}
+		}
+		gauge(indexBlocks, float64(b.blocks.Blocks()), b.name)
+		gauge(indexBytes, float64(b.blocks.Bytes()), b.name)
+	}
+}

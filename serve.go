@@ -1,0 +1,198 @@
+package calinix
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/calinix/caddy-calinix/fleet"
+	"github.com/calinix/caddy-calinix/index"
+	"github.com/calinix/caddy-calinix/outcome"
+)
+
+// serve sends the request to one pod after another of role until one has
+// answered or no further one may be tried, and answers the client. It is the
+// whole of single mode, and the decode leg of dispatch mode. lease, if it is
+// held already, names the first pod.
+func (x *exchange) serve(kind outcome.Leg, role fleet.Role, payload []byte, lease *fleet.Lease) {
+	var tried index.Bitmap
+	if lease == nil {
+		lease = new(fleet.Lease)
+		ask := x.ask(role, tried)
+		if err := x.h.state.fleet.Begin(x.h.now(), &ask, lease); err != nil {
+			x.refuse(kind, outcome.NoPod, noPod(err))
+			return
+		}
+		x.decided(lease)
+	}
+	for try := 0; ; try++ {
+		tried.Set(int(lease.Ref().Slot))
+		x.enroute(kind, lease)
+		next := x.spare(kind, role, try, &tried)
+		l := &leg{kind: kind, target: targetOf(lease), lease: lease, payload: payload, now: x.h.now, keepHost: x.h.keepHost}
+		l.retryOn = func(status int) bool {
+			return x.h.retryStatus[status] && next.take(outcome.OfStatus(kind, status))
+		}
+		lease.Start()
+		out, panicked := l.run(x.h.Proxy, x.w, x.r, x.next)
+		if errors.Is(l.err, errStatusRetried) || out.Retryable(kind, false) && !x.gone() && next.take(out) {
+			x.endLeg(kind, lease, l, out)
+			lease = next.lease
+			continue
+		}
+		if panicked != nil {
+			x.endLeg(kind, lease, l, out)
+			x.finish(out, nil)
+			panic(panicked)
+		}
+		if out == outcome.Answered || out == outcome.Refused4xx || out == outcome.Refused5xx {
+			x.flushEnd()
+			x.endLeg(kind, lease, l, out)
+			x.finish(out, x.afterAnswer(l))
+			return
+		}
+		x.endLeg(kind, lease, l, out)
+		x.finish(out, failure(kind, out, lease.Pod().ID))
+		return
+	}
+}
+
+// afterAnswer reports a failure that came after the pod's answer and before
+// anything was written: an error of a handle_response route.
+func (x *exchange) afterAnswer(l *leg) *apiError {
+	if l.err == nil || errors.Is(l.err, errStatusRetried) {
+		return nil
+	}
+	return &apiError{status: http.StatusInternalServerError, code: "response_handler_failed", message: "handling the pod's answer failed"}
+}
+
+// flushEnd writes out the end of the answer. Without it an HTTP/1 answer whose
+// last byte came more than a minute before its end is cut: the server's expired
+// write deadline is armed anew only by a write.
+func (x *exchange) flushEnd() {
+	_ = http.NewResponseController(x.w).Flush()
+}
+
+// endLeg settles everything that follows from how a leg ended.
+func (x *exchange) endLeg(kind outcome.Leg, lease *fleet.Lease, l *leg, out outcome.Outcome) {
+	now := x.h.now()
+	ref, id := lease.Ref(), lease.Pod().ID
+	lease.End(now, out)
+	x.h.state.failed(now, ref, out)
+	x.h.count(x.route.mode, kind, id, out.MetricCode(kind, l.status))
+	if out.PassiveFailure() {
+		if c := x.h.logger.Check(zap.WarnLevel, "leg failed"); c != nil {
+			c.Write(zap.String("pod", id), zap.Stringer("outcome", out), zap.Int("status", l.status),
+				zap.String("request_id", x.route.requestID), zap.Error(l.cause()))
+		}
+	}
+}
+
+// cause is the error that ended the leg, nil if it was the pod's status.
+func (l *leg) cause() error {
+	if l.bodyErr != nil {
+		return l.bodyErr
+	}
+	return l.err
+}
+
+// enroute notes the picked pod and writes the routing headers, for the pod and
+// for the client.
+func (x *exchange) enroute(kind outcome.Leg, lease *fleet.Lease) {
+	id := lease.Pod().ID
+	switch kind {
+	case outcome.Single:
+		x.route.target = id
+		x.route.hit, x.route.depth = lease.Depth > 0, lease.Depth
+	case outcome.Decode:
+		x.route.decode = id
+		if x.route.prefill == "" {
+			x.route.hit, x.route.depth = lease.Depth > 0, lease.Depth
+		}
+	case outcome.Prefill:
+		x.route.prefill = id
+		x.route.hit, x.route.depth = lease.Depth > 0, lease.Depth
+	}
+	x.route.set(x.r.Header)
+	if x.h.showHeaders {
+		x.route.set(x.w.Header())
+	}
+	x.placeholders()
+}
+
+// spare is the pod that takes the request over if the present one fails. It is
+// picked only when it is needed, and before what the present one answered is
+// thrown away.
+type spare struct {
+	x     *exchange
+	kind  outcome.Leg
+	role  fleet.Role
+	tried *index.Bitmap
+	left  int // further tries that the configuration allows
+	lease *fleet.Lease
+}
+
+func (x *exchange) spare(kind outcome.Leg, role fleet.Role, try int, tried *index.Bitmap) *spare {
+	return &spare{x: x, kind: kind, role: role, tried: tried, left: x.h.retries - try}
+}
+
+// take picks the spare pod, or reports that there is none to be had: no tries
+// are left, the retry budget is spent, or no other pod is free.
+func (s *spare) take(why outcome.Outcome) bool {
+	if s.lease != nil {
+		return true
+	}
+	now := s.x.h.now()
+	if s.left <= 0 || !s.x.h.state.budget.Take(now, s.x.h.retryShare) {
+		return false
+	}
+	ask := s.x.ask(s.role, *s.tried)
+	lease := new(fleet.Lease)
+	if err := s.x.h.state.fleet.Begin(now, &ask, lease); err != nil {
+		return false
+	}
+	s.lease = lease
+	s.x.h.metrics.retries.WithLabelValues(s.x.h.Name, why.LogName()).Inc()
+	return true
+}
+
+// retryAfter is what a client is told to wait when no pod is free, in seconds.
+const retryAfter = 1
+
+// noPod is the answer when the fleet had no pod for a leg.
+func noPod(err error) *apiError {
+	return &apiError{
+		status: http.StatusServiceUnavailable, code: "no_pod_available", retryAfter: retryAfter,
+		message: err.Error(),
+	}
+}
+
+// failure is the answer for a leg that ended without one of the pod's.
+func failure(kind outcome.Leg, out outcome.Outcome, pod string) *apiError {
+	status := out.Status(kind, 0)
+	e := &apiError{status: status, code: "pod_" + out.LogName()}
+	switch out {
+	case outcome.ClientGone:
+		return errClientGone
+	case outcome.TimedOut:
+		e.message = "pod " + strconv.Quote(pod) + " did not answer in time"
+	case outcome.Unreachable:
+		e.message = "pod " + strconv.Quote(pod) + " cannot be reached"
+	case outcome.LostSending, outcome.LostWaiting:
+		e.message = "the connection to pod " + strconv.Quote(pod) + " was lost before its answer"
+	case outcome.Unusable:
+		e.message = "pod " + strconv.Quote(pod) + " answered with what cannot be used"
+	default:
+		e.message = "pod " + strconv.Quote(pod) + " failed"
+	}
+	if e.status == 0 {
+		e.status = http.StatusBadGateway
+	}
+	return e
+}
+
+// wallClock is the handler's clock.
+func wallClock() time.Time { return time.Now() }

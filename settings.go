@@ -1,0 +1,83 @@
+package calinix
+
+import (
+	"net/http"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/calinix/caddy-calinix/chain"
+	"github.com/calinix/caddy-calinix/config"
+	"github.com/calinix/caddy-calinix/fleet"
+	"github.com/calinix/caddy-calinix/health"
+	"github.com/calinix/caddy-calinix/index"
+)
+
+// settings are what a configuration says of the state that handlers of the same
+// name share, in the form in which the parts of a balancer take it.
+type settings struct {
+	pods     []fleet.Pod
+	health   health.Settings
+	prober   health.Prober
+	index    index.Options
+	sessions fleet.Sessions
+	chain    chain.Options
+	logger   *zap.Logger
+}
+
+// settings reads them from the handler's effective configuration.
+func (h *Handler) settings() settings {
+	e := h.effective
+	header := http.Header{}
+	for name, value := range e.Health.Headers {
+		header.Set(name, value)
+	}
+	return settings{
+		pods: podsOf(e),
+		health: health.Settings{
+			Interval:  time.Duration(*e.Health.Interval),
+			Timeout:   time.Duration(*e.Health.Timeout),
+			Healthy:   *e.Health.HealthyThreshold,
+			Unhealthy: *e.Health.UnhealthyThreshold,
+			Failures:  *e.Health.Passive.Failures,
+			Window:    time.Duration(*e.Health.Passive.Window),
+		},
+		prober:   &health.HTTP{Transport: h.transport, Endpoint: e.Health.Endpoint, Header: header},
+		index:    index.Options{MaxBlocks: *e.CacheRegistry.MaxBlocks, StaleTTL: time.Duration(*e.CacheRegistry.StaleTTL)},
+		sessions: fleet.Sessions{TTL: time.Duration(*e.Sessions.IdleTTL), Max: *e.Sessions.Max},
+		chain:    h.chain,
+		logger:   h.logger,
+	}
+}
+
+// podsOf lists the pods of a configuration as the fleet takes them, each with
+// the target that the transport dials.
+func podsOf(e *config.Balancer) []fleet.Pod {
+	members := e.Members()
+	pods := make([]fleet.Pod, 0, len(members))
+	for _, m := range members {
+		address, err := config.ParseURL(m.URL)
+		if err != nil {
+			continue // refused by Validate before
+		}
+		p := fleet.Pod{
+			ID: m.ID, URL: m.URL, Node: m.Node, Zone: m.Zone,
+			Draining: *m.Draining,
+			Down:     m.Healthy != nil && !*m.Healthy,
+			Data:     newTarget(address.Scheme, address.HostPort()),
+		}
+		if m.MaxConns != nil {
+			p.MaxConns, p.Limited = *m.MaxConns, true
+		}
+		for role, has := range map[fleet.Role]bool{fleet.Single: m.Single, fleet.Prefill: m.Prefill, fleet.Decode: m.Decode} {
+			if has {
+				p.Roles = p.Roles.With(role)
+			}
+		}
+		pods = append(pods, p)
+	}
+	return pods
+}
+
+// targetOf is the target of the pod that a lease holds.
+func targetOf(l *fleet.Lease) *target { return l.Pod().Data.(*target) }

@@ -1,0 +1,245 @@
+package calinix
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
+)
+
+// staleWindow is how long after a request was fully written on a reused
+// connection the connection's end, with no byte of an answer seen, still counts
+// as the race between our write and the engine's idle timeout. Later than that
+// the engine may have begun to work, and a repeat could generate twice.
+const staleWindow = 100 * time.Millisecond
+
+// podTransport carries every leg to its pod: Caddy's own HTTP transport, plus
+// what a balancer needs to know of a round trip and Caddy does not tell.
+//
+// It reports to the leg in the request's context (was the body sent whole, did
+// a byte come back, what broke), picks http or https by the pod's URL, repeats a
+// request once on a fresh connection of the same pod when a reused one turned
+// out to be closed already, and drops x-calinix-* headers that a pod answers
+// with, so that the ones a client sees are ours.
+type podTransport struct {
+	pooled *reverseproxy.HTTPTransport
+	fresh  *reverseproxy.HTTPTransport // same settings, never reuses a connection
+}
+
+// newPodTransport loads Caddy's HTTP transport from raw (JSON of
+// http.reverse_proxy.transport.http, may be empty) twice. withTLS makes https
+// pods possible where raw has no tls settings of its own.
+func newPodTransport(ctx caddy.Context, raw json.RawMessage, withTLS bool) (*podTransport, error) {
+	settings, err := transportSettings(raw, withTLS)
+	if err != nil {
+		return nil, err
+	}
+	pooled, err := loadTransport(ctx, settings)
+	if err != nil {
+		return nil, err
+	}
+	settings["keep_alive"] = map[string]any{"enabled": false}
+	fresh, err := loadTransport(ctx, settings)
+	if err != nil {
+		return nil, err
+	}
+	return &podTransport{pooled: pooled, fresh: fresh}, nil
+}
+
+// Defaults where the user said nothing. Caddy keeps idle connections for two
+// minutes, but vLLM (VLLM_HTTP_TIMEOUT_KEEP_ALIVE) and llama.cpp close theirs
+// after 5 s; one stream a connection makes Caddy's 32 idle ones too few for a
+// pod; a transport that adds Accept-Encoding would change the pod's answer.
+const (
+	defaultKeepAlive        = 4 * time.Second
+	defaultIdleConnsPerHost = 1024
+)
+
+// transportSettings merges our defaults below the user's settings.
+func transportSettings(raw json.RawMessage, withTLS bool) (map[string]any, error) {
+	settings := map[string]any{}
+	if len(raw) > 0 {
+		if err := json.Unmarshal(raw, &settings); err != nil {
+			return nil, fmt.Errorf("decoding transport: %w", err)
+		}
+	}
+	if p, ok := settings["protocol"]; ok && p != "http" {
+		return nil, fmt.Errorf("transport %q: pods speak HTTP, want transport http", p)
+	}
+	delete(settings, "protocol")
+	setDefault(settings, "compression", false)
+	setDefault(settings, "versions", []string{"1.1"})
+	if withTLS {
+		setDefault(settings, "tls", map[string]any{})
+	}
+	keep, ok := settings["keep_alive"].(map[string]any)
+	if !ok {
+		keep = map[string]any{}
+		settings["keep_alive"] = keep
+	}
+	setDefault(keep, "idle_timeout", int64(defaultKeepAlive))
+	setDefault(keep, "max_idle_conns_per_host", defaultIdleConnsPerHost)
+	return settings, nil
+}
+
+func setDefault(m map[string]any, key string, value any) {
+	if _, ok := m[key]; !ok {
+		m[key] = value
+	}
+}
+
+func loadTransport(ctx caddy.Context, settings map[string]any) (*reverseproxy.HTTPTransport, error) {
+	raw, err := json.Marshal(settings)
+	if err != nil {
+		return nil, fmt.Errorf("encoding transport: %w", err)
+	}
+	mod, err := ctx.LoadModuleByID("http.reverse_proxy.transport.http", raw)
+	if err != nil {
+		return nil, fmt.Errorf("loading transport: %w", err)
+	}
+	return mod.(*reverseproxy.HTTPTransport), nil
+}
+
+// RoundTrip implements [http.RoundTripper]. The request's context must carry a
+// leg, or a probe's scheme in the URL.
+func (t *podTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	l := legFrom(req.Context())
+	if l == nil {
+		return t.pooled.RoundTrip(req)
+	}
+	req.URL.Scheme = l.target.scheme
+	if l.target.scheme == "https" && !l.keepHost {
+		req.Host = l.target.address
+	}
+	// GetBody stays unset on purpose: with it net/http would itself repeat a
+	// POST that carries an Idempotency-Key, however late the connection broke.
+	req.GetBody = nil
+	resp, err := t.pooled.RoundTrip(l.traced(req))
+	if err != nil && l.stale(err) && req.Context().Err() == nil {
+		l.again()
+		resp, err = t.fresh.RoundTrip(l.traced(l.rewound(req)))
+	}
+	if err != nil {
+		l.failed(err)
+		return nil, err
+	}
+	l.answered(resp.StatusCode)
+	stripOwnHeaders(resp.Header)
+	if l.retryOn != nil && l.retryOn(resp.StatusCode) {
+		drain(resp.Body)
+		return nil, errStatusRetried
+	}
+	if resp.StatusCode != http.StatusSwitchingProtocols {
+		resp.Body = &legBody{ReadCloser: resp.Body, leg: l}
+	}
+	return resp, nil
+}
+
+// errStatusRetried ends an attempt whose status is in retryStatus while another
+// pod may still be tried. It never reaches a client.
+var errStatusRetried = errors.New("status of the pod is to be retried elsewhere")
+
+// maxDrain bounds what is read of an answer that nobody wants, so that its
+// connection can be used again; a longer one is closed.
+const maxDrain = 64 << 10
+
+func drain(body io.ReadCloser) {
+	_, _ = io.CopyN(io.Discard, body, maxDrain)
+	_ = body.Close()
+}
+
+// CloseIdleConnections closes connections that wait for a next request.
+func (t *podTransport) CloseIdleConnections() {
+	t.pooled.Transport.CloseIdleConnections()
+}
+
+// traced attaches the leg's observers to req.
+func (l *leg) traced(req *http.Request) *http.Request {
+	trace := &httptrace.ClientTrace{
+		GotConn: func(info httptrace.GotConnInfo) {
+			l.reused.Store(info.Reused)
+			l.connected.Store(true)
+		},
+		WroteRequest: func(info httptrace.WroteRequestInfo) {
+			if info.Err == nil {
+				l.wroteAt.Store(time.Now().UnixNano())
+			}
+		},
+		GotFirstResponseByte: func() { l.answering.Store(true) },
+	}
+	return req.WithContext(httptrace.WithClientTrace(req.Context(), trace))
+}
+
+// stale reports whether err is the end of a reused connection that the pod had
+// closed before, or while, the request was written.
+func (l *leg) stale(err error) bool {
+	if !l.reused.Load() || l.answering.Load() || isDialError(err) || isTimeout(err) {
+		return false
+	}
+	wrote := l.wroteAt.Load()
+	return wrote == 0 || time.Since(time.Unix(0, wrote)) < staleWindow
+}
+
+// again forgets what the stale attempt left behind.
+func (l *leg) again() {
+	l.reused.Store(false)
+	l.connected.Store(false)
+	l.wroteAt.Store(0)
+}
+
+// rewound gives req a fresh reader over the leg's body.
+func (l *leg) rewound(req *http.Request) *http.Request {
+	again := req.WithContext(req.Context())
+	again.Body = l.bodyReader()
+	return again
+}
+
+// legBody tells the leg of the first byte of an answer and of the error that
+// ended it early.
+type legBody struct {
+	io.ReadCloser
+	leg *leg
+}
+
+func (b *legBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if n > 0 {
+		b.leg.firstByte()
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		b.leg.broke(err)
+	}
+	return n, err
+}
+
+// isDialError reports whether no connection to the pod could be made; nothing
+// of the request has left then.
+func isDialError(err error) bool {
+	var dial reverseproxy.DialError
+	return errors.As(err, &dial)
+}
+
+// isTimeout reports whether err is a time limit that passed.
+func isTimeout(err error) bool {
+	var t interface{ Timeout() bool }
+	return errors.As(err, &t) && t.Timeout()
+}
+
+// ownHeaderPrefix starts the names of every header that is ours.
+const ownHeaderPrefix = "X-Calinix-"
+
+// stripOwnHeaders removes every x-calinix-* header.
+func stripOwnHeaders(h http.Header) {
+	for name := range h {
+		if strings.HasPrefix(name, ownHeaderPrefix) {
+			delete(h, name)
+		}
+	}
+}
