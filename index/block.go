@@ -83,18 +83,6 @@ func (v *view) chunk(n uint32) *chunk {
 	return nil
 }
 
-// guess returns where a block's record probably is, if it exists, without a look
-// at it: the first item with the right tag in the home bucket.
-func (v *view) guess(place uint64) (*chunk, uint32) {
-	b := &v.table[v.table.home(place)]
-	m := b.match(tagOf(place))
-	if m == 0 {
-		return nil, 0
-	}
-	n := b.ref(m) - 1
-	return v.chunk(n), n
-}
-
 // find returns the chunk of a block's record, the record's number and the word
 // with its key; or nil. Wait-free.
 func (v *view) find(place, key uint64) (*chunk, uint32, uint64) {

@@ -15,9 +15,9 @@ const evictBatch = 256
 func (x *Index) evict(pod uint8, n int, more func(gone int64) bool) (gone int64) {
 	m := &x.pods[pod]
 	for ; n > 0 && m.n > 0 && more(gone); n-- {
-		m.lost = m.word(m.oldest)
-		e := m.newer(m.oldest)
-		id := m.word(e) & idMask
+		m.lost = m.node(m.oldest).word()
+		e := m.node(m.oldest).newer()
+		id := m.node(e).word() & idMask
 		m.remove(x, e)
 		if x.disown(pod, id) {
 			gone++
@@ -89,7 +89,7 @@ func (x *Index) expire(pod uint8, tick uint32, batches int) (entries int) {
 	if tail := m.tail.Load(); tail == 0 || age(tick, tail) <= ttl {
 		return 0
 	}
-	return x.evictAll(pod, batches, func(int64) bool { return age(tick, m.word(m.oldest)) > ttl })
+	return x.evictAll(pod, batches, func(int64) bool { return age(tick, m.node(m.oldest).word()) > ttl })
 }
 
 // makeRoom forgets the oldest entries of all pods until need more blocks fit
@@ -113,7 +113,7 @@ func (x *Index) makeRoom(need int64) bool {
 		}
 		m := &x.pods[pod]
 		x.evictAll(uint8(pod), 1, func(gone int64) bool {
-			return gone < excess && m.word(m.oldest) == tail
+			return gone < excess && m.node(m.oldest).word() == tail
 		})
 	}
 	return x.blocks.Load()+need <= x.max.Load()

@@ -42,10 +42,14 @@ func (d *decay) use(u uint64) uint64 {
 func (d *decay) left(u uint64) float32 {
 	tick, pop := unpackUse(u)
 	if tick != d.tick {
-		d.tick = tick
-		d.factor = float32(math.Exp(d.perTick * float64(age(d.now, tick))))
+		d.since(tick)
 	}
 	return pop * d.factor
+}
+
+func (d *decay) since(tick uint32) {
+	d.tick = tick
+	d.factor = float32(math.Exp(d.perTick * float64(age(d.now, tick))))
 }
 
 // Hot returns the largest h ≥ from such that each block k of the chain that was

@@ -27,13 +27,22 @@ type Query struct {
 type spot struct {
 	chunk *chunk // nil if the block was not there
 	key   uint64
-	id    uint32
+	id    uint32 // noBlock if the block was not there
 }
+
+// noBlock is an id that no block has.
+const noBlock = idMask + 1
 
 func (f *spot) record() *record { return f.chunk.record(f.id) }
 
 // holds reports whether the record is still that of the block.
 func (f *spot) holds() bool { return f.chunk != nil && f.record().key.Load() == f.key }
+
+// ownedBy reports whether the record is still that of the block and the pod, whose
+// mirror lock is held, owns it.
+func (f *spot) ownedBy(pod uint8) bool {
+	return f.holds() && f.chunk.owners(f.id, uint(pod/64)).Load()>>(pod%64)&1 != 0
+}
 
 // Depth returns the number of leading blocks that the pod holds.
 func (q *Query) Depth(pod int) int {
@@ -136,41 +145,29 @@ func (q *Query) narrow(from int, alive *Bitmap) {
 	*alive = Bitmap{a0, a1, a2, a3}
 }
 
-// lookup adds to q.found where the next blocks are, at most a batch of them. In a
-// large index a look-up is two cache misses; so all buckets are fetched first,
-// then all records to which they point, before one is waited for.
+// lookup adds to q.found where the next blocks are, at most a batch of them. First
+// it fetches all the buckets, then it searches one after the other: so the cache
+// misses of a batch overlap.
 func (x *Index) lookup(q *Query, hashes []uint64) {
 	from := len(q.found)
 	hashes = hashes[from:min(from+batch, len(hashes))]
-	q.found = slices.Grow(q.found, len(hashes))[:from+len(hashes)]
-	found := q.found[from:]
+	q.found = slices.Grow(q.found, len(hashes))
 	warm := uint64(0)
 	for _, h := range hashes {
 		s := spread(h)
 		t := x.views[s>>keyBits].Load().table
 		warm ^= t[t.home(x.mix.place(s))][0].Load()
 	}
-	for i, h := range hashes {
+	q.warm = warm
+	for _, h := range hashes {
 		s := spread(h)
-		c, n := x.views[s>>keyBits].Load().guess(x.mix.place(s))
-		if c != nil {
-			warm ^= c.record(n).key.Load()
+		c, n, key := x.views[s>>keyBits].Load().find(x.mix.place(s), s&keyMask)
+		id := uint32(s>>keyBits)<<blockBits | n
+		if c == nil {
+			id = noBlock
+			q.misses++
 		}
-		found[i] = spot{chunk: c, id: n}
-	}
-	for i, h := range hashes {
-		f, s := &found[i], spread(h)
-		if f.chunk != nil {
-			f.key = f.record().key.Load()
-		}
-		if f.chunk == nil || f.key&identMask != s&keyMask|aliveBit {
-			f.chunk, f.id, f.key = x.views[s>>keyBits].Load().find(x.mix.place(s), s&keyMask)
-			if f.chunk == nil {
-				q.misses++
-			}
-		}
-		f.id |= uint32(s>>keyBits) << blockBits
+		q.found = append(q.found, spot{c, key, id})
 		q.last = h
 	}
-	q.warm = warm
 }

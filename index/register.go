@@ -124,52 +124,45 @@ type pass struct {
 	decay  decay
 	room   int64 // what is left of the reserved room for new blocks
 	insert bool  // else only touch what is there
+	count  int   // the first block whose popularity grows
 }
 
 func (p *pass) run(hashes []uint64) {
 	if !p.head.stands(p.m) {
 		p.head = Registration{done: p.head.done}
 	}
-	count := p.head.done // the first block whose popularity grows
+	p.count = p.head.done
 	if !p.insert {
-		count = len(hashes)
+		p.count = len(hashes)
 	}
 	m, found := p.m, p.q.found[:len(hashes)]
-	word, bit := uint(p.pod/64), uint64(1)<<(p.pod%64)
 	var first, last uint32 // a run of neighbours in the list, to be renewed as one
-	var at *nodes          // where last lies
 	for k := len(hashes) - 1; k >= 0; k-- {
-		f := &found[k]
-		if f.holds() && f.chunk.owners(f.id, word).Load()&bit != 0 {
-			// Mostly the next entry is the next node. This is a branch, not a
-			// choice of values: the loads of the next round do not wait for it.
-			i := last % nodesLen
-			if at != nil && i+1 < nodesLen && at.word[i+1] == f.id &&
-				at.newer[i] == uint16(last+1) && at.newerHi[i] == uint8((last+1)>>16) {
-				last++
-			} else {
-				first, last = p.seek(first, last, f.id)
-				at = m.nodes[last/nodesLen]
-				p.refresh(k, last)
-			}
-		} else if !p.insert {
-			continue
-		} else {
-			switch p.own(f, hashes[k]) {
-			case notOwned:
-				continue
-			case wasOwned:
-				first, last = p.seek(first, last, f.id)
-				at = m.nodes[last/nodesLen]
-				p.refresh(k, last)
-			case nowOwned:
-				m.renew(first, last)
-				first, last, at = 0, 0, nil
-				m.insert(p.x, f.id)
-				p.add(k)
+		if last != 0 {
+			if k, last = p.follow(found, k, last); k < 0 {
+				break
 			}
 		}
-		if k >= count {
+		f := &found[k]
+		o := wasOwned
+		if !f.ownedBy(p.pod) {
+			if o = notOwned; p.insert {
+				o = p.own(f, hashes[k])
+			}
+		}
+		switch o {
+		case notOwned:
+			continue
+		case wasOwned:
+			first, last = p.seek(first, last, f.id)
+			p.refresh(k, last)
+		case nowOwned:
+			m.renew(first, last)
+			first, last = 0, 0
+			m.insert(p.x, f.id)
+			p.add(k)
+		}
+		if k >= p.count {
 			use := &f.record().use
 			storeUse(use, p.decay.use(loadUse(use)))
 		}
@@ -177,12 +170,43 @@ func (p *pass) run(hashes []uint64) {
 	m.renew(first, last)
 }
 
+// follow goes on with the run that ends with the entry last as long as the
+// blocks from k on backwards, in the list as in the chain, also lie one after the
+// other in memory, which they mostly do. It returns the first k and the
+// last entry for which this does not hold.
+//
+// An entry in the mirror is proof that the pod owns the record; what remains
+// to be seen is that the record is the block's.
+func (p *pass) follow(found []spot, k int, last uint32) (int, uint32) {
+	at := p.m.nodes[last/nodesLen]
+	count, d := p.count, p.decay
+	for i := last % nodesLen; k >= 0 && k < len(found) && i < nodesLen-1; i++ {
+		f, next := &found[k], last+1
+		// Branches, not a choice of values: the next round does not wait for
+		// these loads.
+		if at[i].newer() != next || at[i+1].word() != f.id {
+			break
+		}
+		r := f.record()
+		if r.key.Load() != f.key {
+			break
+		}
+		if k >= count {
+			storeUse(&r.use, d.use(loadUse(&r.use)))
+		}
+		last = next
+		k--
+	}
+	p.decay = d
+	return k, last
+}
+
 // seek goes on to a block's entry: along the run if it continues there, else by
 // the look-up, and a new run begins.
 func (p *pass) seek(first, last, id uint32) (uint32, uint32) {
 	m := p.m
 	if last != 0 {
-		if next := m.newer(last); next != 0 && m.word(next)&^freshFlag == id {
+		if next := m.node(last).newer(); next != 0 && m.node(next).word()&^freshFlag == id {
 			return first, next
 		}
 		m.renew(first, last)
@@ -193,7 +217,7 @@ func (p *pass) seek(first, last, id uint32) (uint32, uint32) {
 
 // refresh marks an entry that was fresh as touched, unless it is this request's own.
 func (p *pass) refresh(k int, e uint32) {
-	w := p.m.word(e)
+	w := p.m.node(e).word()
 	if w&freshFlag == 0 {
 		return
 	}
@@ -201,7 +225,7 @@ func (p *pass) refresh(k int, e uint32) {
 		p.add(k)
 		return
 	}
-	p.m.setWord(e, w&^freshFlag)
+	p.m.node(e).setWord(w &^ freshFlag)
 }
 
 // own makes the pod an owner of a block that the query did not see it own.

@@ -103,7 +103,7 @@ func TestStress(t *testing.T) {
 		wg.Go(func() {
 			r := rand.New(rand.NewPCG(i, 3))
 			var q Query
-			for range 1500 {
+			for range 400 {
 				clock.Add(int64(2 * time.Millisecond))
 				pod := uint8(r.IntN(8) * 32)
 				choices := make([]byte, r.IntN(200))

@@ -118,8 +118,8 @@ func listing(x *Index, pod int) []modelEntry {
 	m := &x.pods[pod]
 	var l []modelEntry
 	tick := uint32(0)
-	for e := m.oldest; e != 0; e = m.newer(e) {
-		w := m.word(e)
+	for e := m.oldest; e != 0; e = m.node(e).newer() {
+		w := m.node(e).word()
 		if w&markFlag != 0 {
 			tick = w & tickMask
 			continue
@@ -197,20 +197,20 @@ func audit(x *Index) error {
 
 func auditMirror(x *Index, m *mirror, pod uint8) (entries int, err error) {
 	marks, prev, tick := 0, uint32(0), uint32(0)
-	for e := m.oldest; e != 0; prev, e = e, m.newer(e) {
-		w := m.word(e)
+	for e := m.oldest; e != 0; prev, e = e, m.node(e).newer() {
+		w := m.node(e).word()
 		switch {
-		case m.older(e) != prev:
-			return 0, fmt.Errorf("node %d: older is %d, want %d", e, m.older(e), prev)
+		case m.node(e).older() != prev:
+			return 0, fmt.Errorf("node %d: older is %d, want %d", e, m.node(e).older(), prev)
 		case prev == 0 && w&markFlag == 0:
 			return 0, fmt.Errorf("the list begins without a mark")
 		case w&markFlag != 0:
 			marks++
-			if prev != 0 && (m.word(prev)&markFlag != 0 || w&tickMask <= tick) {
+			if prev != 0 && (m.node(prev).word()&markFlag != 0 || w&tickMask <= tick) {
 				return 0, fmt.Errorf("mark %d after %d, or neighbours", w&tickMask, tick)
 			}
 			tick = w & tickMask
-			if m.newer(e) == 0 && e != m.mark {
+			if m.node(e).newer() == 0 && e != m.mark {
 				return 0, fmt.Errorf("mark %d is not known as the newest", e)
 			}
 			continue
@@ -226,12 +226,12 @@ func auditMirror(x *Index, m *mirror, pod uint8) (entries int, err error) {
 		}
 	}
 	free := 0
-	for e := m.freeAt; e != 0; e = m.newer(e) {
+	for e := m.freeAt; e != 0; e = m.node(e).newer() {
 		free++
 	}
 	tail := uint32(0)
 	if entries > 0 {
-		tail = m.word(m.oldest)
+		tail = m.node(m.oldest).word()
 	}
 	switch {
 	case prev != m.newest:

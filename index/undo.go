@@ -45,7 +45,7 @@ func (x *Index) takeBack(m *mirror, pod uint8, s span, hashes []uint64) (gone in
 			continue
 		}
 		id := uint32(no)<<blockBits | n
-		if e := m.find(x, id); m.word(e)&freshFlag != 0 {
+		if e := m.find(x, id); m.node(e).word()&freshFlag != 0 {
 			m.remove(x, e)
 			if x.disown(pod, id) {
 				gone++
