@@ -14,9 +14,9 @@ func TestApplyKeepsWhatIsKnown(t *testing.T) {
 	prompt := words(run("w", 20)...)
 	l := begin(t, f, ask(prompt))
 	id, ref := l.Pod().ID, l.Ref()
-	other, _ := f.Find("pod-0")
+	other, _ := f.find("pod-0")
 	if id == "pod-0" {
-		other, _ = f.Find("pod-1")
+		other, _ = f.find("pod-1")
 	}
 	f.SetUp(other, false, false)
 
@@ -34,7 +34,7 @@ func TestApplyKeepsWhatIsKnown(t *testing.T) {
 	if s.Ref != ref || !s.Up || s.Inflight != 1 || s.Blocks != 20 || s.MaxConns != 7 || s.Node != "rack" || s.Zone != "east" {
 		t.Errorf("the pod that is kept is %+v", s)
 	}
-	if now, _ := f.Find(fmt.Sprint("pod-", other.Slot)); now != other {
+	if now, _ := f.find(fmt.Sprint("pod-", other.Slot)); now != other {
 		t.Errorf("ref %v became %v", other, now)
 	}
 	for _, s := range f.Snapshot() {
@@ -55,7 +55,7 @@ func TestApplyDiff(t *testing.T) {
 	f := fleetOf(t, single(3))
 	pods := single(4)[1:] // pod-0 goes, pod-3 comes
 	pods[1].URL = "http://10.9.9.9:8000"
-	before, _ := f.Find("pod-2")
+	before, _ := f.find("pod-2")
 	d := apply(t, f, pods)
 	if got := strings.Join(d.Added, " "); got != "pod-2 pod-3" {
 		t.Errorf("added %s", got)
@@ -63,10 +63,10 @@ func TestApplyDiff(t *testing.T) {
 	if got := strings.Join(d.Removed, " "); got != "pod-0 pod-2" {
 		t.Errorf("removed %s", got)
 	}
-	if after, _ := f.Find("pod-2"); after == before {
+	if after, _ := f.find("pod-2"); after == before {
 		t.Error("another URL under the same id is another pod, but the ref stayed")
 	}
-	if _, ok := f.Find("pod-0"); ok {
+	if _, ok := f.find("pod-0"); ok {
 		t.Error("pod-0 is still there")
 	}
 }
@@ -90,7 +90,7 @@ func TestSlotIsKeptForItsLegs(t *testing.T) {
 
 	next := single(2)[1:]
 	apply(t, f, next)
-	if ref, _ := f.Find("pod-1"); ref.Slot == old.Slot {
+	if ref, _ := f.find("pod-1"); ref.Slot == old.Slot {
 		t.Error("the slot was given away with a leg on it")
 	}
 	f.SetUp(old, false, true) // late news of the removed pod
@@ -103,7 +103,7 @@ func TestSlotIsKeptForItsLegs(t *testing.T) {
 		t.Errorf("%d blocks left in a slot that is free", n)
 	}
 	apply(t, f, single(2))
-	ref, _ := f.Find("pod-0")
+	ref, _ := f.find("pod-0")
 	if ref.Slot != old.Slot || ref.Gen == old.Gen {
 		t.Errorf("ref %v after %v, want the same slot in another generation", ref, old)
 	}

@@ -55,8 +55,8 @@ func TestUnavailable(t *testing.T) {
 	pods[0].MaxConns, pods[0].Limited = 1, true
 	pods[1].Roles = pods[1].Roles.With(Decode)
 	f := fleetOf(t, pods)
-	zero, _ := f.Find("pod-0")
-	one, _ := f.Find("pod-1")
+	zero, _ := f.find("pod-0")
+	one, _ := f.find("pod-1")
 
 	refused := func(a *Ask, cause error, message string) {
 		t.Helper()
@@ -236,7 +236,7 @@ func TestNear(t *testing.T) {
 		t.Errorf("picked %s, explained %s", l.Pod().ID, all[picked].ID)
 	}
 	// An unknown zone is near to no other.
-	a.Near, _ = f.Find("lonely")
+	a.Near, _ = f.find("lonely")
 	all, _ = f.Explain(epoch, a)
 	for _, c := range all {
 		if c.Locality != 0 {

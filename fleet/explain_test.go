@@ -24,7 +24,7 @@ func TestExplain(t *testing.T) {
 	if l.Pod().ID != "pod-0" {
 		t.Fatalf("picked %s", l.Pod().ID)
 	}
-	ref, _ := f.Find("pod-1")
+	ref, _ := f.find("pod-1")
 	f.index.Register(epoch, ref.Slot, words(run("w", 5)...), nil)
 
 	all, picked := f.Explain(epoch, a)

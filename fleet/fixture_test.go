@@ -112,3 +112,11 @@ func of(t testing.TB, f *Fleet, id string) Status {
 	t.Fatalf("no pod %q", id)
 	return Status{}
 }
+
+// find returns the pod with the id, and whether there is one.
+func (f *Fleet) find(id string) (Ref, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	slot, ok := f.byID[id]
+	return Ref{slot, f.slots[slot].gen}, ok
+}

@@ -142,7 +142,7 @@ func (m *model) apply(t *rapid.T) {
 	}
 	m.pods = next
 	for _, p := range m.pods {
-		p.ref, _ = m.f.Find(p.ID)
+		p.ref, _ = m.f.find(p.ID)
 	}
 	if !slices.Equal(diff.Added, added) || !slices.Equal(diff.Removed, removed) {
 		t.Fatalf("diff %+v, want added %v, removed %v", diff, added, removed)

@@ -65,9 +65,9 @@ func conversation(user string, turns int) *text {
 // TestSharedSystemPrompt: one long system prompt for everybody must not put
 // everybody on one pod, and yet conversations stay where they are cached.
 func TestSharedSystemPrompt(t *testing.T) {
-	const users = 40
+	const users, runs = 40, 30
 	returned, worst := 0, users
-	for seed := range uint64(50) {
+	for seed := range uint64(runs) {
 		c := &client{f: fleetOf(t, single(4)), now: epoch, rnd: rand.New(rand.NewPCG(seed, 0))}
 		first, served := map[int]string{}, map[string]int{}
 		for i := range users {
@@ -91,7 +91,7 @@ func TestSharedSystemPrompt(t *testing.T) {
 		returned += back
 		worst = min(worst, back)
 	}
-	t.Logf("of 40 conversations %.1f return on average, %d at worst", float64(returned)/50, worst)
+	t.Logf("of 40 conversations %.1f return on average, %d at worst", float64(returned)/runs, worst)
 	if worst < 28 {
 		t.Errorf("%d of 40 conversations return to their pod, want at least 28", worst)
 	}
@@ -148,7 +148,7 @@ func TestRestartedPod(t *testing.T) {
 		a.Exclude = others
 		begin(t, f, a).End(epoch, outcome.Answered)
 	}
-	restarted, _ := f.Find("pod-1")
+	restarted, _ := f.find("pod-1")
 	f.SetUp(restarted, false, true) // its port refused the probe
 	f.SetUp(restarted, true, false)
 	reached := 0

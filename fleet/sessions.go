@@ -14,8 +14,8 @@ type Sessions struct {
 
 // sessions remembers, for each session's hash, the pod that served it last in
 // each role. Entries lie in one slab, linked in the order of their last use; a
-// full memory reuses the oldest entry and so allocates nothing. About 110 bytes
-// a session. Guarded by Fleet.mu.
+// full memory reuses the oldest entry and so allocates nothing. About 80 bytes a
+// session. Guarded by Fleet.mu.
 type sessions struct {
 	bounds Sessions
 	byKey  map[uint64]int32 // index into slab

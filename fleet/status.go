@@ -46,11 +46,3 @@ func (f *Fleet) Snapshot() []Status {
 	}
 	return all
 }
-
-// Find returns the pod with the id, and whether there is one.
-func (f *Fleet) Find(id string) (Ref, bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	slot, ok := f.byID[id]
-	return Ref{slot, f.slots[slot].gen}, ok
-}

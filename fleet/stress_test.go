@@ -82,7 +82,7 @@ func TestStress(t *testing.T) {
 				default:
 				}
 				id := wanted[rnd.IntN(pods)].ID
-				ref, _ := f.Find(id)
+				ref, _ := f.find(id)
 				do(rnd, ref, id)
 				runtime.Gosched()
 			}
