@@ -10,15 +10,17 @@ package enginesim
 // but for reset.
 type blockPool struct {
 	blocks []block          // the last one is the sentinel of the free list
-	byKey  map[uint64]int32 // key → block that holds its contents
+	byKey  map[uint64]int32 // key → the newest block that holds its contents
 	free   int
+	cached int // blocks with a key
 }
 
 type block struct {
-	key        uint64
-	prev, next int32 // neighbours in the free list; meaningless while pinned
-	pins       int32
-	keyed      bool // byKey[key] is this block
+	key          uint64
+	prev, next   int32 // neighbours in the free list; meaningless while pinned
+	newer, older int32 // blocks of the same key, -1 for none; meaningless without a key
+	pins         int32
+	keyed        bool
 }
 
 func newBlockPool(n int) *blockPool {
@@ -56,23 +58,42 @@ func (p *blockPool) has(key uint64) (held, free bool) {
 func (p *blockPool) take() int32 {
 	id := p.blocks[len(p.blocks)-1].next
 	p.unlink(id)
-	b := &p.blocks[id]
-	if b.keyed {
-		delete(p.byKey, b.key)
-		b.keyed = false
-	}
-	b.pins = 1
+	p.forget(id)
+	p.blocks[id].pins = 1
 	return id
 }
 
-// name makes a pinned block findable by key. If another block already holds key,
-// this one stays without: two sequences computed the same at once.
+// name makes a pinned block findable by key. Blocks that hold the same, because two
+// sequences computed it at once, are all kept; the newest is found.
 func (p *blockPool) name(id int32, key uint64) {
-	if _, taken := p.byKey[key]; taken || p.blocks[id].keyed {
-		return
+	b := &p.blocks[id]
+	b.key, b.keyed, b.newer, b.older = key, true, -1, -1
+	if old, ok := p.byKey[key]; ok {
+		b.older, p.blocks[old].newer = old, id
 	}
 	p.byKey[key] = id
-	p.blocks[id].key, p.blocks[id].keyed = key, true
+	p.cached++
+}
+
+// forget takes a block's key away.
+func (p *blockPool) forget(id int32) {
+	b := &p.blocks[id]
+	if !b.keyed {
+		return
+	}
+	b.keyed = false
+	p.cached--
+	if b.older >= 0 {
+		p.blocks[b.older].newer = b.newer
+	}
+	switch {
+	case b.newer >= 0:
+		p.blocks[b.newer].older = b.older
+	case b.older >= 0:
+		p.byKey[b.key] = b.older
+	default:
+		delete(p.byKey, b.key)
+	}
 }
 
 // unpin gives blocks back, the last one first: of one prompt the tail is evicted
@@ -95,6 +116,7 @@ func (p *blockPool) unpin(ids []int32) {
 // reset forgets all contents; pinned blocks stay pinned.
 func (p *blockPool) reset() {
 	clear(p.byKey)
+	p.cached = 0
 	for i := range p.blocks {
 		p.blocks[i].keyed = false
 	}

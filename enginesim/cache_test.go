@@ -7,38 +7,55 @@ import (
 	"pgregory.net/rapid"
 )
 
-// lruModel is the KV cache as one would explain it: a list of prefixes (as text, not
-// as hashes), the least recently used first, of at most size blocks.
+// lruModel is the KV cache as one would explain it: a list of the prefixes that are
+// held (as text, not as hashes), the least recently used first, of at most size
+// blocks. What is computed twice is held twice, until the older copy is evicted.
 type lruModel struct {
-	size, block int
-	held        []string
+	size, block, born int
+	held              []copyOf
+}
+
+type copyOf struct {
+	prefix string
+	born   int // when it was computed
+}
+
+// newest returns where the newest copy of a prefix is, or -1.
+func (m *lruModel) newest(prefix string) int {
+	at := -1
+	for i, c := range m.held {
+		if c.prefix == prefix && (at < 0 || c.born > m.held[at].born) {
+			at = i
+		}
+	}
+	return at
 }
 
 // request returns how many tokens of a prompt need no computing, and remembers what
 // the request leaves behind: its full blocks, the tail less recent than the head. out
 // tokens of answer also need blocks while the request runs.
 func (m *lruModel) request(prompt string, out int) (cached int) {
-	var chain []string
-	for n := m.block; n <= len(prompt); n += m.block {
-		chain = append(chain, prompt[:n])
+	var used []copyOf
+	for n := m.block; n < len(prompt); n += m.block {
+		at := m.newest(prompt[:n])
+		if at < 0 {
+			break
+		}
+		used = append(used, m.held[at])
+		m.held = slices.Delete(m.held, at, at+1)
+		cached = n
 	}
-	hits := 0
-	for hits < len(chain) && (hits+1)*m.block < len(prompt) && slices.Contains(m.held, chain[hits]) {
-		hits++
-	}
-	mine := func(p string) bool { return slices.Contains(chain[:hits], p) }
-	m.held = slices.DeleteFunc(m.held, mine)
 	// The last token of the answer is never computed over.
-	used := blocksFor(len(prompt)+max(0, out-1), m.block)
-	for len(m.held)+used > m.size {
+	for total := blocksFor(len(prompt)+max(0, out-1), m.block); len(m.held)+total > m.size; {
 		m.held = m.held[1:]
 	}
-	for _, p := range slices.Backward(chain) {
-		if !slices.Contains(m.held, p) {
-			m.held = append(m.held, p)
-		}
+	for n := cached + m.block; n <= len(prompt); n += m.block {
+		m.born++
+		used = append(used, copyOf{prompt[:n], m.born})
 	}
-	return hits * m.block
+	slices.Reverse(used)
+	m.held = append(m.held, used...)
+	return cached
 }
 
 // prompts of few letters and many shared beginnings.
@@ -199,10 +216,17 @@ func TestBlockPool(t *testing.T) {
 			if len(free) != n || p.free != n-countDistinct(pinned) {
 				t.Fatalf("%d of %d blocks accounted for, %d free", len(free), n, p.free)
 			}
+			keyed := 0
 			for key, id := range p.byKey {
-				if b := p.blocks[id]; b.key != key || !b.keyed {
-					t.Fatalf("key %d leads to block %+v", key, b)
+				for newer := int32(-1); id >= 0; newer, id = id, p.blocks[id].older {
+					if b := p.blocks[id]; b.key != key || !b.keyed || b.newer != newer {
+						t.Fatalf("key %d leads to block %+v", key, b)
+					}
+					keyed++
 				}
+			}
+			if keyed != p.cached {
+				t.Fatalf("%d blocks have a key, counted %d", keyed, p.cached)
 			}
 		}
 	})

@@ -161,28 +161,34 @@ func (r *jsonReader) word(w string) error {
 }
 
 func (r *jsonReader) str() error {
-	for r.i++; r.i < len(r.b); r.i++ {
-		switch c := r.b[r.i]; {
+	b, i := r.b, r.i+1
+	for {
+		for i < len(b) && b[i] >= ' ' && b[i] != '"' && b[i] != '\\' {
+			i++
+		}
+		r.i = i
+		switch c := r.peek(); {
+		case i == len(b):
+			return r.fail("unterminated string")
 		case c == '"':
 			r.i++
 			return nil
 		case c < ' ':
 			return r.fail("control character in a string")
-		case c == '\\':
-			r.i++
-			switch r.peek() {
-			case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
-			case 'u':
-				if _, ok := hex4(r.b[r.i+1:]); !ok {
-					return r.fail("bad \\u escape")
-				}
-				r.i += 4
-			default:
-				return r.fail("bad escape")
+		}
+		r.i++
+		switch r.peek() {
+		case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+			i += 2
+		case 'u':
+			if _, ok := hex4(b[r.i+1:]); !ok {
+				return r.fail("bad \\u escape")
 			}
+			i += 6
+		default:
+			return r.fail("bad escape")
 		}
 	}
-	return r.fail("unterminated string")
 }
 
 func (r *jsonReader) number() error {

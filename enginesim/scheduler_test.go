@@ -190,8 +190,8 @@ func TestTwinsInOneStep(t *testing.T) {
 	if a, c := b.progress(one).cached, b.progress(two).cached; a != 0 || c != 0 {
 		t.Errorf("twins cached %d and %d tokens, want 0 and 0", a, c)
 	}
-	if got := b.Stats().BlocksCached; got != 4 {
-		t.Errorf("%d blocks cached after twins of 4, want 4", got)
+	if got := b.Stats().BlocksCached; got != 8 {
+		t.Errorf("%d blocks cached after twins of 4, want both", got)
 	}
 	b.idle(t)
 }

@@ -1,11 +1,6 @@
 package enginesim
 
-import (
-	"encoding/binary"
-	"strings"
-
-	"github.com/cespare/xxhash/v2"
-)
+import "strings"
 
 // words are what answers are made of. They hold no white space and no over-long
 // run, so each is one token also when it comes back in a later prompt.
@@ -67,13 +62,7 @@ type script struct {
 // newScript decides the answer of sequence choice of a prompt. room is how many
 // tokens may follow the prompt.
 func newScript(set *Settings, prompt []uint32, s *sampling, choice, room int) script {
-	h := xxhash.New()
-	var b [4]byte
-	for _, id := range prompt {
-		binary.LittleEndian.PutUint32(b[:], id)
-		_, _ = h.Write(b[:])
-	}
-	sc := script{root: mix(mix(mix(h.Sum64()^mix(set.Seed))^s.seed) + uint64(choice))} //nolint:gosec // choice ≥ 0
+	sc := script{root: mix(mix(mix(hashTokens(prompt)^mix(set.Seed))^s.seed) + uint64(choice))} //nolint:gosec // choice ≥ 0
 	limit := room
 	if s.maxTokens > 0 {
 		limit = min(limit, s.maxTokens)

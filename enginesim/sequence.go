@@ -45,11 +45,21 @@ func (s *sequence) total() int { return len(s.prompt) + s.out }
 
 // promptHash identifies a prompt within its namespace.
 func promptHash(root uint64, prompt []uint32) uint64 {
-	h := xxhash.New()
-	b := binary.LittleEndian.AppendUint64(make([]byte, 0, 8), root)
-	_, _ = h.Write(b)
-	for _, id := range prompt {
-		_, _ = h.Write(binary.LittleEndian.AppendUint32(b[:0], id))
+	return mix(root ^ hashTokens(prompt))
+}
+
+// hashTokens hashes ids without an allocation.
+func hashTokens(ids []uint32) uint64 {
+	var h xxhash.Digest
+	h.Reset()
+	var b [256]byte
+	for len(ids) > 0 {
+		n := min(len(ids), len(b)/4)
+		for i, id := range ids[:n] {
+			binary.LittleEndian.PutUint32(b[4*i:], id)
+		}
+		_, _ = h.Write(b[:4*n])
+		ids = ids[n:]
 	}
 	return h.Sum64()
 }

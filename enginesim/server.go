@@ -1,8 +1,8 @@
 package enginesim
 
 import (
+	"bytes"
 	"errors"
-	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -138,14 +138,18 @@ func allow(w http.ResponseWriter, r *http.Request, methods ...string) bool {
 // readBody reads and parses a body; ok is false once an error was answered, or the
 // client has left.
 func readBody(w http.ResponseWriter, r *http.Request, fail func(http.ResponseWriter, *apiError)) (body node, ok bool) {
-	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	var buf bytes.Buffer
+	if r.ContentLength > 0 {
+		buf.Grow(int(min(r.ContentLength, 1<<20)) + bytes.MinRead)
+	}
+	_, err := buf.ReadFrom(http.MaxBytesReader(w, r.Body, maxBody))
 	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
 		fail(w, &apiError{http.StatusRequestEntityTooLarge, "", err.Error()})
 	}
 	if err != nil {
 		return node{}, false
 	}
-	body, err = parseJSON(b)
+	body, err = parseJSON(buf.Bytes())
 	switch {
 	case err != nil:
 		fail(w, badRequest("", "JSON decode error: %v", err))

@@ -56,7 +56,7 @@ func (e *Engine) Stats() Stats {
 		Waiting:      len(e.waiting) + len(e.loading) + len(e.ready),
 		Blocks:       e.pool.capacity(),
 		BlocksPinned: e.pool.capacity() - e.pool.free,
-		BlocksCached: len(e.pool.byKey),
+		BlocksCached: e.pool.cached,
 		Leases:       len(e.leases),
 		Counters:     c,
 	}

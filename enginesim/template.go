@@ -35,7 +35,7 @@ type chat struct {
 // render gives the prompt as token ids: tools, turns, and the marker that opens the
 // answer.
 func (c *chat) render(t tokenizer) []uint32 {
-	var ids []uint32
+	ids := make([]uint32, 0, 64)
 	c.each(t, func(token string) { ids = append(ids, tokenID(token)) })
 	return ids
 }

@@ -14,6 +14,9 @@ type tokenizer struct{ maxBytes int }
 // each calls f with every token of text, in order.
 func (t tokenizer) each(text string, f func(token string)) {
 	for start, i := 0, 0; i <= len(text); {
+		for i < len(text) && ' ' < text[i] && text[i] < utf8.RuneSelf {
+			i++ // no need to look closer
+		}
 		width, space := 1, true
 		if i < len(text) {
 			width, space = spaceAt(text, i)

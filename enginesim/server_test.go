@@ -1,0 +1,453 @@
+package enginesim
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+// quick answers at once, by the real clock.
+func quick() Settings {
+	return Settings{PrefillTokensPerSecond: 1e8, DecodeTokensPerSecond: 1e5}
+}
+
+type live struct {
+	*Engine
+	url string
+}
+
+func newLive(t *testing.T, set Settings) *live {
+	t.Helper()
+	e, err := New(set, wall(), NewPeers())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewServer(e)
+	t.Cleanup(func() { http.DefaultClient.CloseIdleConnections(); s.Close(); e.Close() })
+	return &live{e, s.URL}
+}
+
+func (l *live) do(t *testing.T, method, path, body string) (*http.Response, string) {
+	t.Helper()
+	req, _ := http.NewRequest(method, l.url+path, strings.NewReader(body))
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp, string(b)
+}
+
+// post returns the status and the decoded answer.
+func (l *live) post(t *testing.T, path, body string) (int, map[string]any) {
+	t.Helper()
+	resp, text := l.do(t, http.MethodPost, path, body)
+	var v map[string]any
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return resp.StatusCode, v
+}
+
+const ask5 = `"messages":[{"role":"user","content":"tell me something"}],"max_tokens":5`
+
+func TestRequestsRefused(t *testing.T) {
+	set := quick()
+	set.Models, set.MaxModelLen = []string{"m"}, 100
+	l := newLive(t, set)
+	long := strings.Repeat("word ", 100)
+	for _, c := range []struct {
+		path, body string
+		status     int
+		text       string
+	}{
+		{"/v1/chat/completions", `{`, 400, "JSON decode error"},
+		{"/v1/chat/completions", `[]`, 400, "valid dictionary"},
+		{"/v1/chat/completions", `{}`, 400, "messages: Field required"},
+		{"/v1/chat/completions", `{"messages":[]}`, 400, "at least 1 item"},
+		{"/v1/chat/completions", `{"messages":"hi"}`, 400, "valid list"},
+		{"/v1/chat/completions", `{"messages":[{"content":"hi"}]}`, 400, "needs a role"},
+		{"/v1/chat/completions", `{"messages":[{"role":"user","content":[{"type":"smell"}]}]}`, 400, "unknown content part"},
+		{"/v1/chat/completions", `{"model":"x",` + ask5 + `}`, 404, "The model `x` does not exist."},
+		{"/v1/chat/completions", `{` + ask5 + `0}`, 200, ""},
+		{"/v1/chat/completions", `{` + ask5 + `00}`, 400, "'max_tokens' is too large: 500. This model's maximum context length is 100 tokens"},
+		{"/v1/chat/completions", `{"max_completion_tokens":98,` + ask5 + `}`, 400, "'max_completion_tokens' is too large"},
+		{"/v1/chat/completions", `{` + ask5 + `,"min_tokens":6}`, 400, "min_tokens must be less than or equal to max_tokens=5"},
+		{"/v1/chat/completions", `{` + ask5 + `,"n":0}`, 400, "n must be at least 1"},
+		{"/v1/chat/completions", `{` + ask5 + `,"stream":"yes"}`, 400, "stream: Input should be a valid boolean"},
+		{"/v1/chat/completions", `{` + ask5 + `,"stream_options":{"include_usage":true}}`, 400, "Stream options can only be defined when"},
+		{"/v1/chat/completions", `{` + ask5 + `,"tool_choice":"required"}`, 400, "no such function"},
+		{"/v1/chat/completions", `{` + ask5 + `,"cache_salt":""}`, 400, "non-empty string"},
+		{"/v1/chat/completions", `{` + ask5 + `,"stop":[""]}`, 400, "empty string"},
+		{"/v1/completions", `{}`, 400, "prompt: Field required"},
+		{"/v1/completions", `{"prompt":""}`, 400, "cannot be empty"},
+		{"/v1/completions", `{"prompt":[1,-2]}`, 400, "Token id -2 is out of vocabulary"},
+		{"/v1/completions", `{"prompt":5}`, 400, "prompt: Input should be a string"},
+		{"/v1/completions", `{"prompt":"` + long + `"}`, 400, "maximum context length is 100 tokens. However, your request has 100 input tokens"},
+		{"/v1/completions", `{"prompt":"a","max_tokens":0}`, 400, "max_tokens must be at least 1"},
+		{"/v1/completions", `{"prompt":"a","echo":true}`, 400, "cannot repeat"},
+		{"/v1/embeddings", `{}`, 400, "input: Field required"},
+		{"/v1/embeddings", `{"input":"a","encoding_format":"hex"}`, 400, "encoding_format"},
+		{"/v1/responses", `{"input":"a","previous_response_id":"resp_1"}`, 404, "not found"},
+		{"/v1/responses", `{}`, 400, "input: Field required"},
+		{"/tokenize", `{}`, 400, "prompt"},
+	} {
+		status, v := l.post(t, c.path, c.body)
+		if c.status == 200 {
+			if status != 200 {
+				t.Errorf("%s %s: %d %v", c.path, c.body, status, v)
+			}
+			continue
+		}
+		wantError(t, status, v, c.status, c.text)
+	}
+	status, v := l.post(t, "/v1/messages", `{"messages":[{"role":"user","content":"hi"}]}`)
+	if e, _ := v["error"].(map[string]any); status != 400 || v["type"] != "error" || e["type"] != "invalid_request_error" {
+		t.Errorf("messages without max_tokens: %d %v", status, v)
+	}
+}
+
+func TestEndpoints(t *testing.T) {
+	set := quick()
+	set.Name, set.HealthStatus = "one", 0
+	l := newLive(t, set)
+	for _, c := range []struct {
+		method, path string
+		status       int
+		body         string
+	}{
+		{"GET", "/health", 200, ""},
+		{"PUT", "/inference_sim/health?status=503", 200, ""},
+		{"GET", "/health", 503, ""},
+		{"GET", "/ping", 503, ""},
+		{"PUT", "/inference_sim/health?status=0", 200, ""},
+		{"PUT", "/inference_sim/health?status=1", 400, `{"error":{"message":"status: want 0, or 200 to 599","type":"BadRequestError","param":"status","code":400}}`},
+		{"GET", "/health", 200, ""},
+		{"POST", "/health", 405, `{"detail":"Method Not Allowed"}`},
+		{"GET", "/v1/chat/completions", 405, `{"detail":"Method Not Allowed"}`},
+		{"GET", "/nowhere", 404, `{"detail":"Not Found"}`},
+		{"GET", "/version", 200, `{"version":"0.32.0+sim"}`},
+		{"GET", "/load", 200, `{"server_load":0}`},
+		{"POST", "/reset_prefix_cache", 200, ""},
+	} {
+		resp, body := l.do(t, c.method, c.path, "")
+		if resp.StatusCode != c.status || body != c.body || resp.Header.Get("X-Sim-Engine") != "one" {
+			t.Errorf("%s %s: %d %q from %q, want %d %q", c.method, c.path, resp.StatusCode, body, resp.Header.Get("X-Sim-Engine"), c.status, c.body)
+		}
+	}
+	_, body := l.do(t, "GET", "/v1/models", "")
+	if !strings.Contains(body, `"id":"sim"`) || !strings.Contains(body, `"max_model_len":131072`) {
+		t.Errorf("models: %s", body)
+	}
+}
+
+func TestTokenize(t *testing.T) {
+	l := newLive(t, quick())
+	_, v := l.post(t, "/tokenize", `{"prompt":"one  two\u00a0abcdefghijklmnopqrstuvwxyzabcdefghijklmnop \u4f60\u597d","return_token_strs":true}`)
+	want := []any{"one", "two", "abcdefghijklmnop", "qrstuvwxyzabcdef", "ghijklmnop", "你好"}
+	if v["count"] != 6.0 || v["max_model_len"] != 131072.0 || !reflect.DeepEqual(v["token_strs"], want) || len(v["tokens"].([]any)) != 6 {
+		t.Errorf("%v, want %v", v, want)
+	}
+	_, v = l.post(t, "/tokenize", `{"messages":[{"role":"developer","content":"be brief"},{"role":"user","content":[{"type":"text","text":"what is"},{"type":"image_url","image_url":{"url":"http://x/y"}}]}],
+		"tools":[{"type":"function","function":{"name":"f","parameters":{ "type" : "object" }}}],"return_token_strs":true}`)
+	want = []any{"<|tools|>", `{"type":"functio`, `n","function":{"`, `name":"f","param`, `eters":{"type":"`, `object"}}}`, "<|system|>", "be", "brief", "<|user|>", "what", "is", "http://x/y", "<|assistant|>"}
+	if !reflect.DeepEqual(v["token_strs"], want) {
+		t.Errorf("%q, want %q", v["token_strs"], want)
+	}
+}
+
+// The same conversation is the same prompt in every API that can carry it.
+func TestSamePromptInEveryAPI(t *testing.T) {
+	l := newLive(t, quick())
+	words := strings.Repeat("some words that make blocks ", 20)
+	chat := `{"model":"m","messages":[{"role":"system","content":"` + words + `"},{"role":"user","content":"` + words + `"},
+		{"role":"assistant","content":null,"tool_calls":[{"id":"1","type":"function","function":{"name":"f","arguments":"{\"a\":1}"}}]},
+		{"role":"tool","tool_call_id":"1","content":"` + words + `"}],"tools":[{"type":"function","function":{"name":"f","description":"does f","parameters":{"type":"object"}}}],"max_tokens":5}`
+	status, v := l.post(t, "/v1/chat/completions", chat)
+	if status != 200 {
+		t.Fatalf("%d %v", status, v)
+	}
+	total := v["usage"].(map[string]any)["prompt_tokens"].(float64)
+	want := float64((int(total) - 1) / 16 * 16)
+	text := v["choices"].([]any)[0].(map[string]any)["message"].(map[string]any)["content"]
+
+	_, v = l.post(t, "/v1/responses", `{"model":"m","instructions":"`+words+`","input":[{"role":"user","content":[{"type":"input_text","text":"`+words+`"}]},
+		{"type":"function_call","call_id":"1","name":"f","arguments":"{\"a\":1}"},{"type":"function_call_output","call_id":"1","output":"`+words+`"}],
+		"tools":[{"type":"function","name":"f","description":"does f","parameters":{"type":"object"}}],"max_output_tokens":5}`)
+	u := v["usage"].(map[string]any)
+	if u["input_tokens"] != total || u["input_tokens_details"].(map[string]any)["cached_tokens"] != want {
+		t.Errorf("responses: usage %v, want %v tokens, %v cached", u, total, want)
+	}
+	if got := v["output"].([]any)[0].(map[string]any)["content"].([]any)[0].(map[string]any)["text"]; got != text {
+		t.Errorf("responses said %q, chat %q", got, text)
+	}
+	_, v = l.post(t, "/v1/messages", `{"model":"m","system":[{"type":"text","text":"`+words+`"}],"messages":[{"role":"user","content":"`+words+`"},
+		{"role":"assistant","content":[{"type":"tool_use","id":"1","name":"f","input":{"a": 1}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"1","content":"`+words+`"}]}],
+		"tools":[{"name":"f","description":"does f","input_schema":{"type":"object"}}],"max_tokens":5}`)
+	u = v["usage"].(map[string]any)
+	if u["cache_read_input_tokens"] != want || u["input_tokens"] != total-want {
+		t.Errorf("messages: usage %v, want %v tokens, %v cached", u, total, want)
+	}
+	if got := v["content"].([]any)[0].(map[string]any)["text"]; got != text || v["stop_reason"] != "max_tokens" {
+		t.Errorf("messages said %q, chat %q", got, text)
+	}
+	_, tok := l.post(t, "/tokenize", chat)
+	_, v = l.post(t, "/v1/completions", `{"model":"m","max_tokens":5,"prompt":`+string(appendJSON(nil, tok["tokens"]))+`}`)
+	if u := v["usage"].(map[string]any); u["prompt_tokens"] != total || u["prompt_tokens_details"].(map[string]any)["cached_tokens"] != want {
+		t.Errorf("token ids: usage %v, want %v tokens, %v cached", u, total, want)
+	}
+	for _, other := range []string{strings.Replace(chat, `"m"`, `"n"`, 1), strings.Replace(chat, `"model"`, `"cache_salt":"s","model"`, 1)} {
+		_, v = l.post(t, "/v1/chat/completions", other)
+		if c := v["usage"].(map[string]any)["prompt_tokens_details"].(map[string]any)["cached_tokens"]; c != 0.0 {
+			t.Errorf("another model or salt found %v cached tokens", c)
+		}
+	}
+}
+
+// events reads a stream to its end.
+func (l *live) events(t *testing.T, path, body string) (names []string, data []map[string]any, done bool) {
+	t.Helper()
+	resp, text := l.do(t, http.MethodPost, path, body)
+	if resp.StatusCode != 200 || resp.Header.Get("Content-Type") != "text/event-stream; charset=utf-8" {
+		t.Fatalf("%d %s", resp.StatusCode, text)
+	}
+	for _, ev := range strings.Split(strings.TrimSuffix(text, "\n\n"), "\n\n") {
+		name, rest, named := strings.Cut(ev, "\n")
+		if !named {
+			rest = name
+		} else {
+			names = append(names, strings.TrimPrefix(name, "event: "))
+		}
+		payload, ok := strings.CutPrefix(rest, "data: ")
+		if !ok || done {
+			t.Fatalf("not an event: %q", ev)
+		}
+		if payload == "[DONE]" {
+			done = true
+			continue
+		}
+		var v map[string]any
+		if err := json.Unmarshal([]byte(payload), &v); err != nil {
+			t.Fatalf("%s: %v", payload, err)
+		}
+		data = append(data, v)
+	}
+	return names, data, done
+}
+
+func TestChatStreamEvents(t *testing.T) {
+	l := newLive(t, quick())
+	_, data, done := l.events(t, "/v1/chat/completions", `{`+ask5+`,"stream":true,"stream_options":{"include_usage":true}}`)
+	if len(data) != 7 || !done { // the role, five words, usage
+		t.Fatalf("%d events, [DONE] %v; want 7", len(data), done)
+	}
+	for i, ev := range data[:6] {
+		if _, has := ev["usage"]; has {
+			t.Errorf("event %d carries usage", i)
+		}
+		choice := ev["choices"].([]any)[0].(map[string]any)
+		if last := choice["finish_reason"] == "length"; last != (i == 5) {
+			t.Errorf("event %d: finish_reason %v", i, choice["finish_reason"])
+		}
+	}
+	if d := data[0]["choices"].([]any)[0].(map[string]any)["delta"]; !reflect.DeepEqual(d, map[string]any{"role": "assistant", "content": ""}) {
+		t.Errorf("first delta %v", d)
+	}
+	last := data[6]
+	if u := last["usage"].(map[string]any); len(last["choices"].([]any)) != 0 || u["prompt_tokens"] != 5.0 || u["completion_tokens"] != 5.0 {
+		t.Errorf("usage event %v", last)
+	}
+	if _, data, _ = l.events(t, "/v1/chat/completions", `{`+ask5+`,"stream":true}`); len(data) != 6 {
+		t.Errorf("%d events without include_usage, want 6", len(data))
+	}
+	_, data, _ = l.events(t, "/v1/chat/completions", `{`+ask5+`,"stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true}}`)
+	if u := data[3]["usage"].(map[string]any); u["completion_tokens"].(float64) < 1 {
+		t.Errorf("continuous usage %v", u)
+	}
+}
+
+func TestResponsesAndMessagesStreams(t *testing.T) {
+	l := newLive(t, quick())
+	tool := `"tools":[{"type":"function","name":"f","parameters":{"type":"object","properties":{"city":{"type":"string"}}}}],"tool_choice":"required",`
+	for body, want := range map[string]string{
+		`{"input":"hi","max_output_tokens":2,"stream":true}`: "response.created response.in_progress response.output_item.added response.content_part.added response.output_text.delta response.output_text.delta response.output_text.done response.content_part.done response.output_item.done response.incomplete",
+		`{` + tool + `"input":"hi","stream":true}`:           "response.created response.in_progress response.output_item.added response.function_call_arguments.delta* response.function_call_arguments.done response.output_item.done response.completed",
+	} {
+		names, data, done := l.events(t, "/v1/responses", body)
+		got := strings.Join(names, " ")
+		if strings.Contains(want, "*") {
+			const delta = " response.function_call_arguments.delta"
+			got = strings.Replace(strings.ReplaceAll(got, delta, ""), ".added", ".added"+delta+"*", 1)
+		}
+		if got != want || done {
+			t.Errorf("events %s, [DONE] %v; want %s", got, done, want)
+		}
+		for i, ev := range data {
+			if ev["sequence_number"] != float64(i) || ev["type"] != names[i] {
+				t.Errorf("event %d: %v", i, ev)
+			}
+		}
+	}
+	names, data, _ := l.events(t, "/v1/messages", `{"messages":[{"role":"user","content":"hi"}],"max_tokens":2,"stream":true}`)
+	if got := strings.Join(names, " "); got != "message_start content_block_start content_block_delta content_block_delta content_block_stop message_delta message_stop" {
+		t.Errorf("events %s", got)
+	}
+	if u := data[5]["usage"].(map[string]any); u["output_tokens"] != 2.0 || data[5]["delta"].(map[string]any)["stop_reason"] != "max_tokens" {
+		t.Errorf("message_delta %v", data[5])
+	}
+	_, v := l.post(t, "/v1/messages", `{"messages":[{"role":"user","content":"hi"}],"max_tokens":99,"tool_choice":{"type":"any"},"tools":[{"name":"f","input_schema":{"type":"object","properties":{"n":{"type":"integer"}}}}]}`)
+	if b := v["content"].([]any)[0].(map[string]any); v["stop_reason"] != "tool_use" || b["type"] != "tool_use" || b["input"].(map[string]any)["n"] == nil {
+		t.Errorf("tool use %v", v)
+	}
+	_, v = l.post(t, "/v1/messages/count_tokens", `{"messages":[{"role":"user","content":"hi there"}]}`)
+	if v["input_tokens"] != 4.0 {
+		t.Errorf("count_tokens %v, want 4", v)
+	}
+}
+
+// Headers leave at once or with the first token, as set; tokens one by one.
+func TestStreamTiming(t *testing.T) {
+	for mode, early := range map[string]bool{"at_once": true, "first_token": false} {
+		c := newFakeClock()
+		set := fast()
+		set.StreamHeaders = mode
+		e, err := New(set, c.clock(), NewPeers())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := httptest.NewServer(e)
+		headers := make(chan *http.Response, 1)
+		go func() {
+			resp, err := http.Post(s.URL+"/v1/chat/completions", "application/json", strings.NewReader(`{`+ask5+`,"stream":true}`))
+			if err != nil {
+				t.Error(err)
+			}
+			headers <- resp
+		}()
+		await(t, func() bool { return e.Stats().Running == 1 })
+		var resp *http.Response
+		if early {
+			resp = <-headers
+		} else {
+			select {
+			case <-headers:
+				t.Error("headers came before the first token")
+			case <-time.After(20 * ms):
+			}
+		}
+		c.advance(10 * ms)
+		if resp == nil {
+			resp = <-headers
+		}
+		lines := bufio.NewScanner(resp.Body)
+		read := func(n int) (got int) {
+			for got < n && lines.Scan() {
+				if lines.Text() != "" {
+					got++
+				}
+			}
+			return got
+		}
+		if got := read(2); got != 2 { // the role and the first word, and nothing has to follow
+			t.Errorf("%s: %d events after the first step", mode, got)
+		}
+		c.advance(10 * ms)
+		if got := read(1); got != 1 || !strings.Contains(lines.Text(), `"content":" `) {
+			t.Errorf("%s: %d events after the second step, the last %s", mode, got, lines.Text())
+		}
+		c.advance(time.Second)
+		if got := read(99); got != 4 || lines.Text() != "" {
+			t.Errorf("%s: %d events to the end, want 4", mode, got)
+		}
+		resp.Body.Close()
+		s.Close()
+		http.DefaultClient.CloseIdleConnections()
+	}
+}
+
+// A client that leaves, in the queue or mid-stream, frees slot and blocks at once.
+func TestClientLeaves(t *testing.T) {
+	for name, body := range map[string]string{"whole": `{` + ask5 + `0}`, "stream": `{` + ask5 + `0,"stream":true}`} {
+		t.Run(name, func(t *testing.T) {
+			c := newFakeClock()
+			set := fast()
+			set.MaxNumSeqs = 1
+			e, err := New(set, c.clock(), NewPeers())
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := httptest.NewServer(e)
+			defer s.Close()
+			var stop []context.CancelFunc
+			ended := make(chan struct{}, 2)
+			for i := range 2 {
+				ctx, cancel := context.WithCancel(context.Background())
+				stop = append(stop, cancel)
+				go func() {
+					req, _ := http.NewRequestWithContext(ctx, http.MethodPost, s.URL+"/v1/chat/completions", strings.NewReader(body))
+					if resp, err := http.DefaultClient.Do(req); err == nil {
+						_, _ = io.Copy(io.Discard, resp.Body)
+						resp.Body.Close()
+					}
+					ended <- struct{}{}
+				}()
+				await(t, func() bool { st := e.Stats(); return st.Running+st.Waiting == i+1 })
+			}
+			c.advance(50 * ms)
+			stop[1]()
+			await(t, func() bool { return e.Stats().Waiting == 0 })
+			stop[0]()
+			await(t, func() bool { st := e.Stats(); return st.Running == 0 && st.BlocksPinned == 0 })
+			<-ended
+			<-ended
+			if got := e.Stats().Finished["abort"]; got != 2 {
+				t.Errorf("%d aborted, want 2", got)
+			}
+		})
+	}
+}
+
+func TestRequestIDs(t *testing.T) {
+	l := newLive(t, quick())
+	req, _ := http.NewRequest(http.MethodPost, l.url+"/v1/chat/completions", strings.NewReader(`{`+ask5+`}`))
+	req.Header.Set("X-Request-Id", "abc")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, _ := io.ReadAll(resp.Body)
+	if !bytes.Contains(b, []byte(`"id":"chatcmpl-abc"`)) || resp.Header.Get("X-Request-Id") != "abc" || resp.Header.Get("X-Sim-Leg") != "whole" {
+		t.Errorf("%v %s", resp.Header, b)
+	}
+}
+
+func TestPromptTokensDetails(t *testing.T) {
+	for mode, want := range map[string][2]any{"always": {0.0, 16.0}, "nonzero": {nil, 16.0}, "never": {nil, nil}} {
+		set := quick()
+		set.PromptTokensDetails = mode
+		l := newLive(t, set)
+		for i := range 2 {
+			_, v := l.post(t, "/v1/completions", `{`+kvPrompt+`}`)
+			var got any
+			if d, ok := v["usage"].(map[string]any)["prompt_tokens_details"].(map[string]any); ok {
+				got = d["cached_tokens"]
+			}
+			if got != want[i] {
+				t.Errorf("%s: request %d says %v cached, want %v", mode, i, got, want[i])
+			}
+		}
+	}
+}
