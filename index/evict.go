@@ -14,7 +14,10 @@ const evictBatch = 256
 // the end. The caller holds the mirror's lock and publishes.
 func (x *Index) evict(pod uint8, n int, more func(gone int64) bool) (gone int64) {
 	m := &x.pods[pod]
-	for ; n > 0 && m.n > 0 && more(gone); n-- {
+	for i := 0; i < n && m.n > 0 && more(gone); i++ {
+		if i%warmAhead == 0 {
+			x.warm(m)
+		}
 		m.lost = m.node(m.oldest).word()
 		e := m.node(m.oldest).newer()
 		id := m.node(e).word() & idMask
@@ -25,6 +28,33 @@ func (x *Index) evict(pod uint8, n int, more func(gone int64) bool) (gone int64)
 	}
 	x.blocks.Add(-gone)
 	return gone
+}
+
+// warmAhead is how many evictions are prepared at a time.
+const warmAhead = 16
+
+// warm fetches what the next evictions will need: the records of the oldest
+// entries, and the buckets that lead to them. Nobody has used these for long, so
+// they are far away, and one after the other would be waited for.
+func (x *Index) warm(m *mirror) {
+	var spread [warmAhead]uint64
+	n, sum := 0, uint64(0)
+	for e := m.oldest; e != 0 && n < warmAhead; e = m.node(e).newer() {
+		w := m.node(e).word()
+		if w&markFlag != 0 {
+			continue
+		}
+		no, r := w&idMask>>blockBits, w&blockMask
+		c := x.views[no].Load().chunks[r/chunkLen]
+		sum ^= c.owners(r, uint(ownerWords-1)).Load()
+		spread[n] = uint64(no)<<keyBits | c.record(r).key.Load()&keyMask
+		n++
+	}
+	for _, s := range spread[:n] {
+		t := x.views[s>>keyBits].Load().table
+		sum ^= t[t.home(x.mix.place(s))][0].Load()
+	}
+	m.warmed = sum
 }
 
 // evictAll is evict in as many batches as needed, at most n, each under a lock

@@ -43,6 +43,7 @@ type mirror struct {
 	freeTo uint32
 	nodes  []*nodes
 	lookup table
+	warmed uint64 // keeps the loads of warm alive
 	_      [4]byte
 }
 

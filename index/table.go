@@ -36,6 +36,7 @@ const (
 
 	passedShift = 32 // of the count within the last word
 	passedOne   = 1 << passedShift
+	passedBit   = 1 << 57 // in the result of match
 )
 
 // room is how many items a table may hold before it is to grow.
@@ -85,11 +86,18 @@ func (b *bucket) match(tag uint32) uint64 {
 	return (lo-ones)&^lo&tops>>7 | (hi-ones)&^hi&tops>>6
 }
 
+// slot returns where the first item of a mask of match lies: in which word, and by
+// how many bits from its lower end.
+func slot(m uint64) (word, shift uint) {
+	bit := uint(bits.TrailingZeros64(m))
+	return bit&1<<2 | bit>>3&3, bit & 32
+}
+
 // ref returns the reference of the first item in a mask of match; if that has
 // gone since, 0 or another one's.
 func (b *bucket) ref(m uint64) uint32 {
-	bit := uint(bits.TrailingZeros64(m))
-	return uint32(b[bit&1<<2|bit>>3&3].Load()>>(bit&32)) & refMask
+	w, shift := slot(m)
+	return uint32(b[w].Load()>>shift) & refMask
 }
 
 // passed reports whether an item that belongs here or before lies further on.
@@ -109,13 +117,10 @@ func (t table) insert(place uint64, ref uint32) {
 
 // add puts the item into a free place, if there is one.
 func (b *bucket) add(item uint64) bool {
-	for i := range b {
-		switch w := b[i].Load(); {
-		case uint32(w) == 0:
-			b[i].Store(w | item)
-			return true
-		case w>>32 == 0 && i < 7:
-			b[i].Store(w | item<<32)
+	for m := b.match(0) &^ passedBit; m != 0; m &= m - 1 {
+		i, shift := slot(m)
+		if w := b[i].Load(); uint32(w>>shift) == 0 {
+			b[i].Store(w | item<<shift)
 			return true
 		}
 	}
@@ -143,13 +148,10 @@ func (t table) remove(place uint64, ref uint32) bool {
 
 // drop frees the item's place, if it is here.
 func (b *bucket) drop(item uint64) bool {
-	for i := range b {
-		switch w := b[i].Load(); {
-		case w&0xffffffff == item:
-			b[i].Store(w &^ 0xffffffff)
-			return true
-		case w>>32 == item && i < 7:
-			b[i].Store(w & 0xffffffff)
+	for m := b.match(uint32(item >> refBits)); m != 0; m &= m - 1 {
+		i, shift := slot(m)
+		if w := b[i].Load(); w>>shift&0xffffffff == item {
+			b[i].Store(w &^ (0xffffffff << shift))
 			return true
 		}
 	}
