@@ -145,13 +145,17 @@ func (s *spare) take(why outcome.Outcome) bool {
 	if s.lease != nil {
 		return true
 	}
-	now := s.x.h.now()
-	if s.left <= 0 || !s.x.h.state.budget.Take(now, s.x.h.retryShare) {
+	if s.left <= 0 {
 		return false
 	}
+	now := s.x.h.now()
 	ask := s.x.ask(s.role, *s.tried)
 	lease := new(fleet.Lease)
 	if err := s.x.h.state.fleet.Begin(now, &ask, lease); err != nil {
+		return false
+	}
+	if !s.x.h.state.budget.Take(now, s.x.h.retryShare) {
+		lease.End(now, outcome.Unsent)
 		return false
 	}
 	s.lease = lease
