@@ -11,7 +11,7 @@ import (
 // What a request costs besides the time it is told to take: reading, tokenizing,
 // hashing, scheduling, writing.
 func BenchmarkChat(b *testing.B) {
-	e, err := New(Settings{PrefillTokensPerSecond: 1e12, DecodeTokensPerSecond: 1e9, MaxNumBatchedTokens: 1 << 20}, wall(), NewPeers())
+	e, err := New(Settings{PrefillTokensPerSecond: 1e12, DecodeTokensPerSecond: 1e9, MaxNumBatchedTokens: 1 << 20}, SystemClock(), NewPeers())
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -12,3 +12,11 @@ type Clock struct {
 	// clock. stop prevents that if f has not started.
 	AfterFunc func(d time.Duration, f func()) (stop func() bool)
 }
+
+// SystemClock is the machine's own clock.
+func SystemClock() Clock {
+	return Clock{
+		Now:       time.Now,
+		AfterFunc: func(d time.Duration, f func()) func() bool { return time.AfterFunc(d, f).Stop },
+	}
+}

@@ -10,14 +10,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// wall is the real clock.
-func wall() Clock {
-	return Clock{
-		Now:       time.Now,
-		AfterFunc: func(d time.Duration, f func()) func() bool { return time.AfterFunc(d, f).Stop },
-	}
-}
-
 // fakeClock stands still until advance, which runs what falls due in order of time.
 type fakeClock struct {
 	mu     sync.Mutex

@@ -26,7 +26,7 @@ type live struct {
 
 func newLive(t *testing.T, set Settings) *live {
 	t.Helper()
-	e, err := New(set, wall(), NewPeers())
+	e, err := New(set, SystemClock(), NewPeers())
 	if err != nil {
 		t.Fatal(err)
 	}
