@@ -1,0 +1,201 @@
+package calinix_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/calinix/caddy-calinix/internal/fakepod"
+	"github.com/calinix/caddy-calinix/internal/testcaddy"
+)
+
+// site is a Caddy with one calinix directive. Its balancer has a name of its
+// own: the process's counters outlive a test's Caddy, and only those under a
+// fresh name begin at 0.
+type site struct {
+	*testcaddy.Caddy
+	balancer string
+}
+
+var balancers atomic.Int64
+
+// serve runs a site whose calinix directive has these keys, with an access log.
+func serve(t testing.TB, keys string, opts ...testcaddy.Option) *site {
+	t.Helper()
+	s := &site{balancer: fmt.Sprintf("test-%d", balancers.Add(1))}
+	s.Caddy = testcaddy.Serve(t, s.body(keys), opts...)
+	return s
+}
+
+// body is the site's text around the keys of its calinix directive.
+func (s *site) body(keys string) string {
+	return "log\ncalinix {\nname " + s.balancer + "\n" + keys + "\n}"
+}
+
+// reload replaces the keys of the calinix directive.
+func (s *site) reload(t testing.TB, keys string) {
+	t.Helper()
+	s.ReloadSite(t, s.body(keys))
+}
+
+// single are the keys of pods in single mode; more goes into the block of each.
+func single(pods fakepod.Pods, more ...string) string {
+	return "single {\n" + podList(pods, more...) + "}\n"
+}
+
+// dispatch are the keys of pods in dispatch mode, and further ones of the
+// section dispatch.
+func dispatch(prefill, decode fakepod.Pods, more ...string) string {
+	return "dispatch {\n" + strings.Join(more, "\n") + "\nprefill {\n" + podList(prefill) + "}\ndecode {\n" + podList(decode) + "}\n}\n"
+}
+
+func podList(pods fakepod.Pods, more ...string) string {
+	var b strings.Builder
+	for _, p := range pods {
+		fmt.Fprintf(&b, "pod %s %s {\n%s\n}\n", p.Name, p.URL, strings.Join(more, "\n"))
+	}
+	return b.String()
+}
+
+// pods starts fake pods of these names.
+func pods(t testing.TB, names ...string) fakepod.Pods {
+	t.Helper()
+	return fakepod.NewPods(t, fakepod.Options{}, names...)
+}
+
+// labels puts the site's balancer before other labels.
+func (s *site) labels(labels []string) []string {
+	return append([]string{"balancer", s.balancer}, labels...)
+}
+
+// count is the sum of a metric of the site's balancer over all samples with
+// these labels.
+func (s *site) count(t testing.TB, name string, labels ...string) float64 {
+	t.Helper()
+	return s.Metrics(t).Sum(name, s.labels(labels)...)
+}
+
+// waitCount waits for count to be want.
+func (s *site) waitCount(t testing.TB, want float64, name string, labels ...string) {
+	t.Helper()
+	s.WaitMetric(t, want, name, s.labels(labels)...)
+}
+
+// waitIdle waits until no leg runs at any pod, as the metrics have it, and
+// none is left at the pods.
+func (s *site) waitIdle(t testing.TB, all ...fakepod.Pods) {
+	t.Helper()
+	s.waitCount(t, 0, "calinix_pod_inflight")
+	for _, ps := range all {
+		for _, p := range ps {
+			p.WaitInFlight(t, 0)
+		}
+	}
+}
+
+// podState is one pod as the admin route shows it.
+type podState struct {
+	ID       string
+	Role     string
+	Up       bool
+	Draining bool
+	Inflight int
+	Blocks   int
+	Health   string
+}
+
+// pod asks the admin route for one pod.
+func (s *site) pod(t testing.TB, id string) podState {
+	t.Helper()
+	a := s.AdminGet(t, "/calinix/pods?balancer="+s.balancer)
+	var all []podState
+	if err := json.Unmarshal(a.Body, &all); a.Status != 200 || err != nil {
+		t.Fatalf("listing pods: %v (%v)", a, err)
+	}
+	for _, p := range all {
+		if p.ID == id {
+			return p
+		}
+	}
+	t.Fatalf("no pod %q in %s", id, a.Body)
+	return podState{}
+}
+
+// waitUp waits until the pods are up, or down, as the metrics have it.
+func (s *site) waitUp(t testing.TB, up bool, ids ...string) {
+	t.Helper()
+	want := 0.0
+	if up {
+		want = 1
+	}
+	for _, id := range ids {
+		s.WaitMetrics(t, fmt.Sprintf("pod %s: up %v", id, up), func(m testcaddy.Metrics) bool {
+			n := 0.0
+			for _, role := range []string{"single", "prefill", "decode"} {
+				l := s.labels([]string{"pod", id, "role", role})
+				if m.Has("calinix_pod_up", l...) {
+					if m.Get("calinix_pod_up", l...) != want {
+						return false
+					}
+					n++
+				}
+			}
+			return n > 0
+		})
+	}
+}
+
+// quickHealth are keys of a health section that decides within a fraction of a
+// second, also on a busy machine.
+const quickHealth = "health {\ninterval 20ms\ntimeout 2s\nhealthy_threshold 2\nunhealthy_threshold 2\n}\n"
+
+// chatPath is where chat requests go.
+const chatPath = "/v1/chat/completions"
+
+// chat is a chat request with one message, and further members.
+func chat(text string, members ...string) string {
+	coded, err := json.Marshal(text)
+	if err != nil {
+		panic(err)
+	}
+	return `{"model":"m","messages":[{"role":"user","content":` + string(coded) + `}]` + strings.Join(append([]string{""}, members...), ",") + `}`
+}
+
+// words are n words that begin with name, each a token of its own.
+func words(name string, n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "%s%04d ", name, i)
+	}
+	return b.String()
+}
+
+// wantError fails the test unless the answer is a JSON error of this status, in
+// the form that OpenAI's clients read, and returns its code.
+func wantError(t testing.TB, a *testcaddy.Answer, status int) (code string) {
+	t.Helper()
+	if a.Err != nil || a.Status != status {
+		t.Fatalf("want a %d: %v", status, a)
+	}
+	if got := a.Header.Get("Content-Type"); got != "application/json" {
+		t.Errorf("Content-Type %q: %v", got, a)
+	}
+	var all map[string]map[string]json.RawMessage
+	if err := json.Unmarshal(a.Body, &all); err != nil {
+		t.Fatalf("no JSON object of objects (%v): %v", err, a)
+	}
+	e := all["error"]
+	if len(all) != 1 || len(e) != 4 || string(e["param"]) != "null" {
+		t.Errorf(`want {"error":{"message","type","param":null,"code"}}: %v`, a)
+	}
+	for _, name := range []string{"message", "type", "code"} {
+		var v string
+		if json.Unmarshal(e[name], &v) != nil || v == "" {
+			t.Errorf("%s is %s, want some text: %v", name, e[name], a)
+		}
+	}
+	_ = json.Unmarshal(e["code"], &code)
+	return code
+}
