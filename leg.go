@@ -3,7 +3,6 @@ package calinix
 import (
 	"bytes"
 	"context"
-	"errors"
 	"io"
 	"net/http"
 	"sync/atomic"
@@ -94,28 +93,20 @@ func (l *leg) run(proxy *reverseproxy.Handler, w http.ResponseWriter, r *http.Re
 // outcome reads what was seen of the leg. client is the request's context,
 // whose end means that the client left.
 func (l *leg) outcome(client context.Context, panicked any) outcome.Outcome {
-	switch {
-	case panicked != nil && l.bodyErr != nil && client.Err() == nil:
-		return outcome.Cut
-	case client.Err() != nil && (panicked != nil || l.err != nil):
-		return outcome.ClientGone
-	case panicked != nil:
-		// Writing to the client failed before its context was cancelled.
-		return outcome.ClientGone
-	case l.err == nil || errors.Is(l.err, errStatusRetried):
+	gone := client.Err() != nil
+	if panicked == nil && (l.err == nil || l.status != 0) && !(gone && l.err != nil) {
+		// The pod answered; an error then is of what came after it.
 		return outcome.OfStatus(l.kind, l.status)
-	case l.status != 0:
-		// The pod answered; what failed came after it.
-		return outcome.OfStatus(l.kind, l.status)
-	case isDialError(l.err) || !l.connected.Load():
-		return outcome.Unreachable
-	case isTimeout(l.err):
-		return outcome.TimedOut
-	case l.wroteAt.Load() == 0:
-		return outcome.LostSending
-	default:
-		return outcome.LostWaiting
 	}
+	return outcome.OfBreak(outcome.Break{
+		Connected:   l.connected.Load() && !isDialError(l.err),
+		BodyWritten: l.wroteAt.Load() != 0,
+		Began:       l.status != 0,
+		TimedOut:    l.status == 0 && l.connected.Load() && isTimeout(l.err),
+		// The proxy panics when the pod broke off, or when the client could
+		// not be written to; only the former leaves an error of the pod's.
+		ClientGone: gone || panicked != nil && l.bodyErr == nil,
+	})
 }
 
 // legWriter swallows the status 499 that Caddy's proxy writes by itself when
