@@ -4,12 +4,14 @@ import "time"
 
 // The index counts time in ticks of 2^24 ns (16.8 ms) since the first time it
 // was told. Ticks are kept in 31 bits and compared by their distance, so they
-// may wrap: a distance beyond maxAge (208 days) would be taken for a negative
-// one, therefore nothing is kept longer.
+// may wrap. A distance beyond maxAge (208 days) would be taken for a negative
+// one; therefore nothing is kept longer than maxTTL (205 days), and Expire has
+// three days to see to it.
 const (
 	tickShift = 24
 	tickMask  = 1<<31 - 1
 	maxAge    = 1<<30 - 1
+	maxTTL    = maxAge - 1<<24
 )
 
 // tick converts a time and lets the index's own clock catch up with it.
@@ -44,8 +46,8 @@ func age(now, t uint32) uint32 {
 // both ends nothing is forgotten early and everything at most two ticks late.
 // Zero or less means as long as possible.
 func ticksOf(ttl time.Duration) uint32 {
-	if t := (int64(ttl) + 1<<tickShift - 1) >> tickShift; t > 0 && t < maxAge {
+	if t := (int64(ttl) + 1<<tickShift - 1) >> tickShift; t > 0 && t < maxTTL {
 		return uint32(t)
 	}
-	return maxAge
+	return maxTTL
 }

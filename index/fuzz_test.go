@@ -9,7 +9,7 @@ import (
 // argument of one. Index and model do the same and are compared after each step.
 func FuzzIndex(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if len(data) > 400 {
+		if len(data) > 200 {
 			t.Skip() // longer scripts reach nothing new
 		}
 		tape := &tape{data}

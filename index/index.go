@@ -14,7 +14,7 @@ type Options struct {
 	// means as many as the index can hold, 134 million.
 	MaxBlocks int
 	// StaleTTL is how long an entry is kept without being used. Zero or less
-	// means 208 days, the longest time that the index can tell.
+	// means 205 days, about the longest time that the index can tell.
 	StaleTTL time.Duration
 	// PopularityTau is the time in which a block's popularity falls to 1/e.
 	// Zero or less means 20 seconds.

@@ -52,7 +52,7 @@ func (m *model) bounds(o Options) {
 	if m.max = o.MaxBlocks; m.max <= 0 {
 		m.max = maxBlocks
 	}
-	m.ttl = maxAge
+	m.ttl = maxTTL
 	if o.StaleTTL > 0 {
 		m.ttl = uint32((o.StaleTTL + 1<<tickShift - 1) >> tickShift)
 	}
@@ -112,6 +112,7 @@ func (m *model) register(since time.Duration, pod int, hashes []uint64, head mod
 		if insert || try == maxTries || !m.makeRoom(need) {
 			return r
 		}
+		head.id = r.id // the next try is the same request's
 	}
 }
 

@@ -58,7 +58,13 @@ func (x *Index) register(tick uint32, hashes []uint64, q *Query, head Registrati
 	p := pass{x: x, m: m, q: q, head: head, decay: x.decayAt(tick)}
 	for try := 0; ; try++ {
 		need := x.locate(q, hashes)
-		if p.insert = x.reserve(need); p.insert {
+		p.insert = x.reserve(need)
+		if !p.insert && try == 0 { // before others make room, make sure
+			q.reset()
+			need = x.locate(q, hashes)
+			p.insert = x.reserve(need)
+		}
+		if p.insert {
 			p.room = need
 		}
 		m.mu.Lock()
