@@ -127,7 +127,7 @@ func (x *exchange) prefill(lease, decode *fleet.Lease, stripped []byte) (reply d
 			return reply, false
 		}
 		if out.PrefillFailed() {
-			x.h.metrics.prefillFailures.WithLabelValues(x.h.Name, out.LogName()).Inc()
+			x.h.metrics.prefillFailures.WithLabelValues(x.h.state.name, out.LogName()).Inc()
 		}
 		if try < prefillTries && out.Retryable(outcome.Prefill, false) && ctx.Err() == nil {
 			ask := x.ask(fleet.Prefill, tried)
@@ -200,7 +200,7 @@ const decodeOnlyMark = ";decode-only"
 // withoutPrefill gives the whole request to a decode pod.
 func (x *exchange) withoutPrefill(why outcome.Outcome, payload []byte, decode *fleet.Lease) {
 	if why == outcome.NoPod {
-		x.h.metrics.prefillFailures.WithLabelValues(x.h.Name, why.LogName()).Inc()
+		x.h.metrics.prefillFailures.WithLabelValues(x.h.state.name, why.LogName()).Inc()
 	}
 	if c := x.h.logger.Check(zap.WarnLevel, "serving without a prefill leg"); c != nil {
 		c.Write(zap.Stringer("reason", why), zap.String("request_id", x.route.requestID))

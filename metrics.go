@@ -71,7 +71,7 @@ func (h *Handler) count(m mode, kind outcome.Leg, pod, code string) {
 	if m == "" {
 		m = h.defaultMode
 	}
-	h.metrics.requests.WithLabelValues(h.Name, string(m), roleNames[kind], pod, code).Inc()
+	h.metrics.requests.WithLabelValues(h.state.name, string(m), roleNames[kind], pod, code).Inc()
 }
 
 var (

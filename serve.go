@@ -159,7 +159,7 @@ func (s *spare) take(why outcome.Outcome) bool {
 		return false
 	}
 	s.lease = lease
-	s.x.h.metrics.retries.WithLabelValues(s.x.h.Name, why.LogName()).Inc()
+	s.x.h.metrics.retries.WithLabelValues(s.x.h.state.name, why.LogName()).Inc()
 	return true
 }
 
