@@ -28,7 +28,6 @@ type exchange struct {
 	r    *http.Request
 	next caddyhttp.Handler
 
-	headers routingHeaders
 	body    *body
 	work    *work // pooled; nil once released
 	route   route
@@ -51,10 +50,11 @@ var works = sync.Pool{New: func() any { return new(work) }}
 // four; nothing has been asked of the fleet when it returns.
 func (x *exchange) prepare() *apiError {
 	headers, refused := takeRoutingHeaders(x.r.Header)
+	x.route.requestID = headers.requestID
 	if refused != nil {
 		return refused
 	}
-	x.headers = headers
+	x.route.mode = x.h.modeFor(headers.mode)
 	// net/http has answered 100 at the first read of the body; a copy of the
 	// header would make the pod send a second one.
 	x.r.Header.Del("Expect")
@@ -71,12 +71,8 @@ func (x *exchange) prepare() *apiError {
 		x.prompt = true
 		x.work.chain.Reset(x.h.chain, req.Seed, req.Text)
 	}
-	x.route = route{
-		requestID: headers.requestID,
-		namespace: cacheNamespace(req.Model, x.h.chain.BlockSize),
-		policy:    x.h.strategy.String(),
-		mode:      x.h.modeFor(headers.mode),
-	}
+	x.route.namespace = cacheNamespace(req.Model, x.h.chain.BlockSize)
+	x.route.policy = x.h.strategy.String()
 	return nil
 }
 
@@ -166,7 +162,7 @@ func (x *exchange) finish(out outcome.Outcome, e *apiError) {
 		x.w.WriteHeader(statusClientClosed)
 		return
 	}
-	if x.h.showHeaders && x.route.requestID != "" {
+	if x.h.showHeaders {
 		x.route.set(x.w.Header())
 	}
 	e.write(x.w)

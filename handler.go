@@ -23,7 +23,7 @@ func (x *exchange) serveRequest() {
 // leg is the leg under which a request is counted that ended before one was
 // begun.
 func (x *exchange) leg() outcome.Leg {
-	if x.h.modeFor(x.headers.mode) == modeDispatch {
+	if x.h.modeFor(x.route.mode) == modeDispatch {
 		return outcome.Prefill
 	}
 	return outcome.Single

@@ -2,6 +2,7 @@ package calinix
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -47,33 +48,48 @@ type routingHeaders struct {
 
 // takeRoutingHeaders reads the client's routing headers and removes them, along
 // with every other header of ours and of other routers, from h. An unknown mode
-// is an error that the client gets as 400.
+// is an error that the client gets as 400; the headers are removed all the same.
 func takeRoutingHeaders(h http.Header) (routingHeaders, *apiError) {
-	var out routingHeaders
-	if raw, ok := h[headerMode]; ok && len(raw) > 0 {
-		switch strings.ToLower(strings.TrimSpace(raw[0])) {
-		case "single":
-			out.mode = modeSingle
-		case "disaggregated", "dispatch":
-			out.mode = modeDispatch
-		default:
-			return out, &apiError{
-				status:  http.StatusBadRequest,
-				code:    "invalid_routing_mode",
-				message: "x-calinix-mode: unknown mode " + strconv.Quote(cut(raw[0], 64)) + ", want single, disaggregated or dispatch",
-			}
-		}
-	}
-	out.requestID = h.Get(headerRequestID)
+	out := routingHeaders{session: sessionHeader(h), requestID: h.Get(headerRequestID)}
 	if !usableRequestID(out.requestID) {
 		out.requestID = uuid.NewString()
 	}
-	out.session = sessionHeader(h)
+	wanted, named := h[headerMode]
 	stripOwnHeaders(h)
 	for _, name := range foreignRoutingHeaders {
 		delete(h, name)
 	}
+	keepOwnHeaders(h)
+	if !named || len(wanted) == 0 {
+		return out, nil
+	}
+	switch strings.ToLower(strings.TrimSpace(wanted[0])) {
+	case "single":
+		out.mode = modeSingle
+	case "disaggregated", "dispatch":
+		out.mode = modeDispatch
+	default:
+		return out, &apiError{
+			status:  http.StatusBadRequest,
+			code:    "invalid_routing_mode",
+			message: "x-calinix-mode: unknown mode " + strconv.Quote(cut(wanted[0], 64)) + ", want single, disaggregated or dispatch",
+		}
+	}
 	return out, nil
+}
+
+// keepOwnHeaders takes our headers out of the client's list of those that end
+// at the next hop: they are ours to send, and not the client's to remove.
+func keepOwnHeaders(h http.Header) {
+	for i, list := range h["Connection"] {
+		tokens := strings.Split(list, ",")
+		others := slices.DeleteFunc(slices.Clone(tokens), func(token string) bool {
+			return strings.HasPrefix(http.CanonicalHeaderKey(strings.TrimSpace(token)), ownHeaderPrefix)
+		})
+		if len(others) < len(tokens) {
+			h["Connection"][i] = strings.Join(others, ",")
+		}
+	}
 }
 
 // sessionHeader returns the session key that the headers name, "" without one.
@@ -120,13 +136,17 @@ type route struct {
 	policy    string
 }
 
-// set writes rt's headers into h, replacing what was there.
+// set writes rt's headers into h, replacing what was there. What a refused
+// request has not come to, it has no headers of.
 func (rt *route) set(h http.Header) {
-	h[headerMode] = []string{string(rt.mode)}
+	setOrDelete(h, headerMode, string(rt.mode))
 	h[headerRequestID] = []string{rt.requestID}
 	setOrDelete(h, headerTarget, rt.target)
 	setOrDelete(h, headerPrefill, rt.prefill)
 	setOrDelete(h, headerDecode, rt.decode)
+	if rt.policy == "" {
+		return
+	}
 	h[headerCacheHit] = []string{strconv.FormatBool(rt.hit)}
 	h[headerDepth] = []string{strconv.Itoa(rt.depth)}
 	h[headerNamespace] = []string{rt.namespace}

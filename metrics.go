@@ -68,8 +68,8 @@ func (h *Handler) count(m mode, kind outcome.Leg, pod, code string) {
 	if code == "" {
 		return
 	}
-	if m == "" {
-		m = h.defaultMode
+	if m == "" { // the client named a mode that does not exist
+		m = h.modeFor("")
 	}
 	h.metrics.requests.WithLabelValues(h.state.name, string(m), roleNames[kind], pod, code).Inc()
 }
