@@ -141,7 +141,7 @@ func (p *Policy) Select(pool reverseproxy.UpstreamPool, r *http.Request, _ http.
 		}
 	}
 	if q.prompt {
-		ask.Chain, ask.Key = &q.chain, q.request.Key()
+		ask.Chain, ask.Key, ask.HasKey = &q.chain, q.request.Key(), true
 	}
 	lease := new(fleet.Lease)
 	if p.state.fleet.Begin(now, &ask, lease) != nil {

@@ -24,6 +24,7 @@ const policyBodyLimit = 8 << 20
 // policyRequest is what a policy keeps of a request from one attempt to the
 // next.
 type policyRequest struct {
+	policy  *Policy // whose attempts these are
 	request prompt.Request
 	chain   chain.Chain
 	prompt  bool
@@ -34,6 +35,7 @@ type policyRequest struct {
 
 	mu     sync.Mutex // guards lease against the end of the request
 	lease  *fleet.Lease
+	over   bool // the request is
 	picked string
 }
 
@@ -41,13 +43,18 @@ const policyVar = "calinix.policy"
 
 // requestOf returns the state of r, which it makes at the first attempt.
 func (p *Policy) requestOf(r *http.Request) *policyRequest {
-	if q, ok := caddyhttp.GetVar(r.Context(), policyVar).(*policyRequest); ok {
-		return q
+	before, _ := caddyhttp.GetVar(r.Context(), policyVar).(*policyRequest)
+	if before != nil && before.policy == p {
+		return before
 	}
-	q := &policyRequest{tried: map[string]bool{}}
+	q := &policyRequest{policy: p, tried: map[string]bool{}}
 	caddyhttp.SetVar(r.Context(), policyVar, q)
 	context.AfterFunc(r.Context(), q.end)
-	if r.Body != nil && r.Body != http.NoBody && r.ContentLength != 0 {
+	switch {
+	case before != nil:
+		// The request has come by another proxy, which has read the body.
+		q.body, q.whole = before.body, before.whole
+	case r.Body != nil && r.Body != http.NoBody && r.ContentLength != 0:
 		q.read(r)
 	}
 	if q.whole {
@@ -94,12 +101,16 @@ func (q *policyRequest) hold(l *fleet.Lease, dial string) {
 	defer q.mu.Unlock()
 	q.lease, q.picked = l, dial
 	l.Start()
+	if q.over {
+		l.End(time.Now(), outcome.ClientGone)
+	}
 }
 
 // end runs when the request is over, however it went.
 func (q *policyRequest) end() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.over = true
 	if q.lease != nil {
 		q.lease.End(time.Now(), outcome.Answered)
 	}
