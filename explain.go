@@ -73,8 +73,12 @@ func (adminAPI) explain(w http.ResponseWriter, r *http.Request, b *balancer) err
 		out.Pick.Decode, _ = x.explainRole(&out, fleet.Decode, fleet.Ref{}, false)
 	default:
 		prefill, ref := x.explainRole(&out, fleet.Prefill, fleet.Ref{}, false)
-		out.Pick.Prefill = prefill
-		out.Pick.Decode, _ = x.explainRole(&out, fleet.Decode, ref, prefill != "")
+		decode, _ := x.explainRole(&out, fleet.Decode, ref, prefill != "")
+		// Without one of the two nothing is sent to the other, but for a
+		// decode pod that may do without.
+		if decode != "" && (prefill != "" || h.decodeOnly) {
+			out.Pick.Prefill, out.Pick.Decode = prefill, decode
+		}
 	}
 	return writeJSON(w, out)
 }
