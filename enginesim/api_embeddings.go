@@ -70,7 +70,7 @@ func embed(set *Settings, prompt []uint32, dims int) []float32 {
 	v := make([]float64, dims)
 	var norm float64
 	for i := range v {
-		v[i] = float64(mix(sc.root+uint64(i))>>11)/(1<<52) - 1 //nolint:gosec // i ≥ 0
+		v[i] = float64(mix(sc.root+uint64(i))>>11)/(1<<52) - 1
 		norm += v[i] * v[i]
 	}
 	out := make([]float32, dims)

@@ -204,7 +204,7 @@ func (r *responseStream) token(_, k int, last bool) {
 }
 
 func (r *responseStream) end() {
-	whole := wholeResponse(r.j).(responseJSON) //nolint:forcetypeassert // its only type
+	whole := wholeResponse(r.j).(responseJSON)
 	r.part("response.output_item.done", map[string]any{"item": whole.Output[0]})
 	r.event("response."+whole.Status, map[string]any{"response": whole})
 }

@@ -26,8 +26,8 @@ type block struct {
 func newBlockPool(n int) *blockPool {
 	p := &blockPool{blocks: make([]block, n+1), byKey: make(map[uint64]int32), free: n}
 	for i := range p.blocks {
-		p.blocks[i].prev = int32((i + n) % (n + 1)) //nolint:gosec // settings bound n to 1<<26
-		p.blocks[i].next = int32((i + 1) % (n + 1)) //nolint:gosec // same
+		p.blocks[i].prev = int32((i + n) % (n + 1))
+		p.blocks[i].next = int32((i + 1) % (n + 1))
 	}
 	return p
 }
@@ -104,7 +104,7 @@ func (p *blockPool) unpin(ids []int32) {
 		if b.pins--; b.pins > 0 {
 			continue
 		}
-		root := int32(len(p.blocks) - 1) //nolint:gosec // settings bound it to 1<<26
+		root := int32(len(p.blocks) - 1)
 		if b.keyed {
 			p.link(ids[i], p.blocks[root].prev, root)
 		} else {

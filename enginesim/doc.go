@@ -64,9 +64,18 @@
 // engine claims the lease before it queues the request. The claim goes through
 // Peers when the prefill engine lives in the same process, else by
 // POST http://remote_host:remote_port/inference_sim/kv/claim, where host and port
-// are those at which the prefill leg reached its engine (plain HTTP). Every member
+// are those at which the prefill leg reached its engine; that is plain HTTP to a
+// loopback address, nothing else is asked. Every member
 // must equal what was handed out, the prompt must be the one that was prefilled,
 // and a lease serves once; anything else fails the request with status 500, as
 // kv_load_failure_policy "fail" does, or falls back to computing ("recompute").
 // Loading takes tokens/transfer_tokens_per_second and then frees the lease.
+//
+// # What no real engine has
+//
+// Every answer carries X-Sim-Engine (the engine's name), generating ones X-Sim-Leg
+// (whole, prefill or decode), and X-Request-Id comes back as it was sent. Below
+// /inference_sim/: GET state shows the engine from inside, PUT health?status=503
+// changes what /health says (0 undoes it), and kv/ is for other engines. Like vLLM's
+// own POST /reset_prefix_cache these are open to everyone who reaches the engine.
 package enginesim

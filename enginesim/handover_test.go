@@ -159,6 +159,8 @@ func TestHandOverRefused(t *testing.T) {
 		"unknown request":   {func(_ *pair, p map[string]any) { p["remote_request_id"] = "x" }, "unknown"},
 		"foreign engine":    {func(pr *pair, p map[string]any) { p["remote_engine_id"] = pr.other.ID() }, "unknown"},
 		"engine gone":       {func(pr *pair, _ map[string]any) { pr.prefill.Close(); pr.p.Close() }, "asking at its address failed"},
+		"engine far away":   {func(_ *pair, p map[string]any) { p["remote_engine_id"], p["remote_host"] = "x", "192.0.2.1" }, "is not a loopback address"},
+		"engine by name":    {func(_ *pair, p map[string]any) { p["remote_engine_id"], p["remote_host"] = "x", "localhost" }, "is not a loopback address"},
 		"engine restarted":  {func(_ *pair, p map[string]any) { p["remote_engine_id"] = "earlier" }, "is not this engine's"},
 		"other blocks":      {func(_ *pair, p map[string]any) { p["remote_block_ids"] = []int{1} }, "remote_block_ids"},
 		"other host":        {func(_ *pair, p map[string]any) { p["remote_host"] = "10.0.0.1" }, "remote_host"},

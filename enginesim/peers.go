@@ -62,8 +62,12 @@ type peerCall struct {
 	Prompt string  `json:"prompt_hash"`
 }
 
-// post calls the engine at the handout's address.
+// post calls the engine at the handout's address, on this machine only: the address
+// comes from a request, and a simulated engine must not be a way into a network.
 func (p *Peers) post(ctx context.Context, verb string, h *handout, prompt uint64) error {
+	if ip := net.ParseIP(h.RemoteHost); ip == nil || !ip.IsLoopback() {
+		return fmt.Errorf("engine %q is not in this process, and remote_host %q is not a loopback address", h.RemoteEngineID, h.RemoteHost)
+	}
 	body := appendJSON(nil, peerCall{Params: *h, Prompt: strconv.FormatUint(prompt, 16)})
 	url := "http://" + net.JoinHostPort(h.RemoteHost, strconv.Itoa(h.RemotePort)) + privatePath + "kv/" + verb
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
@@ -75,7 +79,7 @@ func (p *Peers) post(ctx context.Context, verb string, h *handout, prompt uint64
 	if err != nil {
 		return fmt.Errorf("engine %q is not in this process, and asking at its address failed: %w", h.RemoteEngineID, err)
 	}
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, 4096))
 	if err != nil {
 		return fmt.Errorf("reading the answer of engine %q: %w", h.RemoteEngineID, err)

@@ -61,7 +61,7 @@ func (r *reader) common(set *Settings) *ask {
 	}
 	a.root = namespace(a.model, salt.str())
 	if seed, ok := r.body.get("seed").integer(); ok {
-		a.sampling.seed = uint64(seed) //nolint:gosec // any 64 bits will do
+		a.sampling.seed = uint64(seed)
 	} else if !r.body.get("seed").absent() {
 		r.fail("seed", "seed: Input should be a valid integer")
 	}

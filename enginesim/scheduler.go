@@ -112,6 +112,7 @@ func (e *Engine) preempt(s *sequence) {
 func (e *Engine) admit(at time.Time, budget int) {
 	for budget > 0 && len(e.ready) > 0 && len(e.running) < e.set.MaxNumSeqs {
 		s := e.ready[0]
+		e.ready[0] = nil
 		e.ready = e.ready[1:]
 		s.cached = len(s.prompt) - 1
 		e.run(s, 1)
@@ -128,6 +129,7 @@ func (e *Engine) admit(at time.Time, budget int) {
 		if blocksFor(start+n, e.set.BlockSize)-hits+freeHits > e.pool.free {
 			return // the head of the queue waits for memory, and all others behind it
 		}
+		e.waiting[0] = nil
 		e.waiting = e.waiting[1:]
 		for _, key := range s.keys[:hits] {
 			id, _ := e.pool.pinKey(key)
@@ -138,7 +140,7 @@ func (e *Engine) admit(at time.Time, budget int) {
 		if s.cached < 0 && !s.embed {
 			s.cached = start
 			e.count.PrefixQueries += uint64(len(s.prompt))
-			e.count.PrefixHits += uint64(start) //nolint:gosec // ≥ 0
+			e.count.PrefixHits += uint64(start)
 		}
 		if s.claim != nil {
 			e.load(at, s, n)
@@ -229,7 +231,7 @@ func (e *Engine) advance(s *sequence) {
 	if s.computed < s.total() {
 		return
 	}
-	e.count.PromptTokens += uint64(len(s.prompt)) * uint64(b2i(s.out == 0)) //nolint:gosec // 0 or 1
+	e.count.PromptTokens += uint64(len(s.prompt)) * uint64(b2i(s.out == 0))
 	if !s.embed {
 		s.out++
 		e.count.GenerationTokens++
@@ -278,7 +280,7 @@ func (e *Engine) finish(s *sequence) {
 func (e *Engine) load(at time.Time, s *sequence, n int) {
 	s.state = loading
 	e.loading = append(e.loading, s)
-	e.count.TransferredTokens += uint64(n) //nolint:gosec // ≥ 0
+	e.count.TransferredTokens += uint64(n)
 	end := at.Add(toDuration(float64(n) / e.set.TransferTokensPerSecond))
 	e.clock.AfterFunc(end.Sub(e.clock.Now()), func() { e.loaded(s) })
 }

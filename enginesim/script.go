@@ -62,13 +62,13 @@ type script struct {
 // newScript decides the answer of sequence choice of a prompt. room is how many
 // tokens may follow the prompt.
 func newScript(set *Settings, prompt []uint32, s *sampling, choice, room int) script {
-	sc := script{root: mix(mix(mix(hashTokens(prompt)^mix(set.Seed))^s.seed) + uint64(choice))} //nolint:gosec // choice ≥ 0
+	sc := script{root: mix(mix(mix(hashTokens(prompt)^mix(set.Seed))^s.seed) + uint64(choice))}
 	limit := room
 	if s.maxTokens > 0 {
 		limit = min(limit, s.maxTokens)
 	}
-	mean := uint64(set.OutputTokens)                                  //nolint:gosec // positive
-	natural := max(2, int(mean/2+mix(sc.root)%(mean+1)), s.minTokens) //nolint:gosec // small
+	mean := uint64(set.OutputTokens)
+	natural := max(2, int(mean/2+mix(sc.root)%(mean+1)), s.minTokens)
 	sc.n, sc.reason = natural, "stop"
 	if natural > limit || s.ignoreEOS {
 		sc.n, sc.reason = limit, "length"
@@ -116,7 +116,7 @@ func (sc *script) piece(i int) string {
 	if sc.pieces != nil {
 		return sc.pieces[i]
 	}
-	w := words[mix(sc.root^uint64(i)<<1)%uint64(len(words))] //nolint:gosec // i ≥ 0
+	w := words[mix(sc.root^uint64(i)<<1)%uint64(len(words))]
 	if i == 0 {
 		return w
 	}
@@ -183,7 +183,7 @@ func appendExample(dst []byte, schema node, root uint64, depth int) []byte {
 				dst = append(dst, ',')
 			}
 			dst = append(appendJSON(dst, p.key), ':')
-			dst = appendExample(dst, p, root+uint64(i), depth+1) //nolint:gosec // i ≥ 0
+			dst = appendExample(dst, p, root+uint64(i), depth+1)
 		}
 		return append(dst, '}')
 	case "array":

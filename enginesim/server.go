@@ -194,7 +194,7 @@ func (e *Engine) generate(w http.ResponseWriter, r *http.Request, set Settings, 
 func (j *job) serveStream(w http.ResponseWriter, r *http.Request, api *api) {
 	out := newSSE(w)
 	if j.set.StreamHeaders == "at_once" {
-		out.flush()
+		_ = out.flush() // the next one tells
 	}
 	s := api.stream(j, out)
 	said := make([]int, len(j.seqs))
