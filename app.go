@@ -57,6 +57,9 @@ func (a *App) claim(h *Handler) (*balancer, error) {
 		return c.state, nil
 	}
 	s := h.settings()
+	if _, err := s.prober.header(); err != nil {
+		return nil, err
+	}
 	state, err := loadBalancer(name, s)
 	if err != nil {
 		return nil, err

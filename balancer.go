@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -38,7 +39,7 @@ type balancer struct {
 	claims []*claim // configurations that have started, the newest last
 	chain  chain.Options
 	stop   context.CancelFunc
-	logger *zap.Logger // of the newest configuration
+	newest settings // those in effect
 }
 
 // loadBalancer returns the balancer of that name and takes a reference to it.
@@ -52,7 +53,7 @@ func loadBalancer(name string, s settings) (*balancer, error) {
 			blocks: blocks,
 			fleet:  fleet.New(fleet.Options{Index: blocks, Sessions: s.sessions}),
 			chain:  s.chain,
-			logger: s.logger,
+			newest: s,
 		}
 		b.health = health.New(marks{b.fleet}, b.turned)
 		if _, err := b.fleet.Apply(time.Now(), s.pods); err != nil {
@@ -118,7 +119,7 @@ func (b *balancer) apply(c *claim) error {
 	if err != nil {
 		return fmt.Errorf("balancer %q: %w", b.name, err)
 	}
-	b.logger = c.logger
+	b.newest = c.settings
 	b.blocks.Configure(c.index)
 	b.fleet.Configure(c.sessions)
 	if b.chain != c.chain {
@@ -126,6 +127,9 @@ func (b *balancer) apply(c *claim) error {
 		b.chain = c.chain
 		b.fleet.Forget()
 		c.logger.Info("block size changed, the prefix index begins anew", zap.String("balancer", b.name))
+	}
+	if !c.indexed {
+		b.fleet.Forget()
 	}
 	b.health.Configure(c.settings.health, c.prober)
 	b.health.Set(watched(b.fleet))
@@ -190,23 +194,28 @@ func (b *balancer) failed(now time.Time, ref fleet.Ref, out outcome.Outcome) {
 	b.health.Ended(now, health.Ref(ref), out)
 }
 
-// turned logs a change of a pod's health.
+// turned makes a change of a pod's health known.
 func (b *balancer) turned(e health.Event) {
 	b.mu.Lock()
-	logger := b.logger
+	logger, emit := b.newest.logger, b.newest.emit
 	b.mu.Unlock()
 	fields := []zap.Field{
 		zap.String("balancer", b.name), zap.String("pod", e.Pod.ID), zap.String("reason", e.Reason),
 		zap.Bool("index_entries_dropped", e.Forget),
 	}
+	event := "unhealthy" // the names of reverse_proxy's
 	switch {
 	case e.Up:
+		event = "healthy"
 		logger.Info("pod is up", fields...)
 	case e.WasUp:
 		logger.Warn("pod is down", fields...)
 	default:
 		logger.Warn("pod that is down has lost its cache", fields...)
+		return
 	}
+	_, host, _ := strings.Cut(e.Pod.URL, "://")
+	emit(event, map[string]any{"balancer": b.name, "pod": e.Pod.ID, "host": host, "reason": e.Reason})
 }
 
 // marks passes the checker's verdicts to the fleet.

@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 	"github.com/prometheus/client_golang/prometheus"
@@ -41,6 +43,9 @@ func init() {
 // are set too. Access logs get the fields calinix_outcome, calinix_mode,
 // calinix_request_id, calinix_pod (or calinix_prefill_pod and
 // calinix_decode_pod) and calinix_depth.
+//
+// When a pod goes down or comes up again, the events `unhealthy` and `healthy`
+// are emitted, with the data `balancer`, `pod`, `host` and `reason`.
 type Handler struct {
 	config.Balancer
 
@@ -56,6 +61,7 @@ type Handler struct {
 	state     *balancer
 	metrics   *metrics
 	logger    *zap.Logger
+	emit      func(event string, data map[string]any)
 	now       func() time.Time
 
 	bodies         bodyLimits
@@ -106,6 +112,11 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	if err := h.provisionProxy(ctx); err != nil {
 		return err
 	}
+	events, err := ctx.App("events")
+	if err != nil {
+		return fmt.Errorf("loading the events app: %w", err)
+	}
+	h.emit = func(event string, data map[string]any) { events.(*caddyevents.App).Emit(ctx, event, data) }
 	app, err := ctx.App("calinix")
 	if err != nil {
 		return fmt.Errorf("loading the calinix app: %w", err)
@@ -180,6 +191,8 @@ func (h *Handler) provisionProxy(ctx caddy.Context) error {
 		return errors.New("reverse_proxy.health_checks: use health instead")
 	case p.RequestBuffers != 0:
 		return errors.New("reverse_proxy.request_buffers: bodies are buffered anyway, see max_body_bytes")
+	case p.Rewrite != nil && p.Rewrite.Method != "":
+		return errors.New("reverse_proxy.rewrite.method: pods get the client's method")
 	}
 	var err error
 	h.transport, err = newPodTransport(ctx, p.TransportRaw, h.hasTLSPods())
@@ -187,7 +200,9 @@ func (h *Handler) provisionProxy(ctx caddy.Context) error {
 		return err
 	}
 	if p.Headers != nil && p.Headers.Request != nil {
-		_, h.keepHost = p.Headers.Request.Set[http.CanonicalHeaderKey("Host")]
+		for name := range p.Headers.Request.Set { // JSON may have any case
+			h.keepHost = h.keepHost || strings.EqualFold(name, "Host")
+		}
 	}
 	p.TransportRaw = nil // it has been loaded; Caddy's own loading would do so again
 	h.legs = &reverseproxy.Handler{Headers: p.Headers, Rewrite: p.Rewrite, TrustedProxies: p.TrustedProxies, VerboseLogs: p.VerboseLogs}

@@ -1,7 +1,6 @@
 package calinix
 
 import (
-	"net/http"
 	"time"
 
 	"go.uber.org/zap"
@@ -18,20 +17,18 @@ import (
 type settings struct {
 	pods     []fleet.Pod
 	health   health.Settings
-	prober   health.Prober
+	prober   *prober
 	index    index.Options
+	indexed  bool // an index is kept
 	sessions fleet.Sessions
 	chain    chain.Options
 	logger   *zap.Logger
+	emit     func(event string, data map[string]any) // to Caddy's event handlers
 }
 
 // settings reads them from the handler's effective configuration.
 func (h *Handler) settings() settings {
 	e := h.effective
-	header := http.Header{}
-	for name, value := range e.Health.Headers {
-		header.Set(name, value)
-	}
 	return settings{
 		pods: podsOf(e),
 		health: health.Settings{
@@ -42,11 +39,13 @@ func (h *Handler) settings() settings {
 			Failures:  *e.Health.Passive.Failures,
 			Window:    time.Duration(*e.Health.Passive.Window),
 		},
-		prober:   &health.HTTP{Transport: h.transport, Endpoint: e.Health.Endpoint, Header: header},
+		prober:   &prober{transport: h.transport, endpoint: e.Health.Endpoint, headers: e.Health.Headers},
 		index:    index.Options{MaxBlocks: *e.CacheRegistry.MaxBlocks, StaleTTL: time.Duration(*e.CacheRegistry.StaleTTL)},
+		indexed:  h.indexed,
 		sessions: fleet.Sessions{TTL: time.Duration(*e.Sessions.IdleTTL), Max: *e.Sessions.Max},
 		chain:    h.chain,
 		logger:   h.logger,
+		emit:     h.emit,
 	}
 }
 

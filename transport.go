@@ -74,6 +74,9 @@ func transportSettings(raw json.RawMessage, withTLS bool) (map[string]any, error
 		return nil, fmt.Errorf("transport %q: pods speak HTTP, want transport http", p)
 	}
 	delete(settings, "protocol")
+	if _, ok := settings["proxy_protocol"]; ok {
+		return nil, errors.New("transport: proxy_protocol is not supported: probes have no client to tell of; X-Forwarded-For has the client's address")
+	}
 	setDefault(settings, "compression", false)
 	setDefault(settings, "versions", []string{"1.1"})
 	if withTLS {
@@ -112,7 +115,7 @@ func loadTransport(ctx caddy.Context, settings map[string]any) (*reverseproxy.HT
 func (t *podTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	l := legFrom(req.Context())
 	if l == nil {
-		return t.pooled.RoundTrip(req)
+		return t.pooled.RoundTrip(forProbe(req))
 	}
 	req.URL.Scheme = l.target.scheme
 	if l.target.scheme == "https" && !l.keepHost {
