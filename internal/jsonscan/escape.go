@@ -12,6 +12,10 @@ var simple = [256]byte{
 	'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t',
 }
 
+// Escape decodes the escape at the start of s, a part of a string that String
+// has accepted, and returns its length.
+func Escape(s []byte) (r rune, n int) { return escape(s) }
+
 // escape decodes the escape at the start of s, whose first byte is the
 // backslash, and returns its length, 0 if it is malformed. Half a surrogate
 // pair is U+FFFD.

@@ -74,9 +74,16 @@ func checkText(s []byte) int {
 func asciiBlocks(s []byte) int {
 	t := s
 	for len(t) >= 64 {
-		p := (*[64]byte)(t)
-		a, b, c, d := le64(p[:]), le64(p[8:]), le64(p[16:]), le64(p[24:])
-		e, f, g, h := le64(p[32:]), le64(p[40:]), le64(p[48:]), le64(p[56:])
+		var (
+			a = binary.LittleEndian.Uint64(t)
+			b = binary.LittleEndian.Uint64(t[8:])
+			c = binary.LittleEndian.Uint64(t[16:])
+			d = binary.LittleEndian.Uint64(t[24:])
+			e = binary.LittleEndian.Uint64(t[32:])
+			f = binary.LittleEndian.Uint64(t[40:])
+			g = binary.LittleEndian.Uint64(t[48:])
+			h = binary.LittleEndian.Uint64(t[56:])
+		)
 		all := (a + pad) & (b + pad) & (c + pad) & (d + pad) & (e + pad) & (f + pad) & (g + pad) & (h + pad)
 		if all&^(a|b|c|d|e|f|g|h)&highs != highs {
 			break
