@@ -134,7 +134,7 @@ func listenAddresses(listen []string) ([]string, error) {
 
 // Cleanup gives up the references to the engines.
 func (s *InferenceSim) Cleanup() error {
-	var errs []error
+	errs := make([]error, 0, len(s.engines))
 	for _, e := range s.engines {
 		_, err := simEngines.Delete(e.key)
 		errs = append(errs, err)

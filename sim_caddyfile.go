@@ -1,6 +1,7 @@
 package calinix
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"strconv"
@@ -113,7 +114,7 @@ func setSimField(ptr any, text string) (err error) {
 	case *bool:
 		*p = text == "on"
 		if text != "on" && text != "off" {
-			return fmt.Errorf("want on or off")
+			return errors.New("want on or off")
 		}
 	case *int:
 		*p, err = strconv.Atoi(text)
@@ -138,7 +139,7 @@ func setSimField(ptr any, text string) (err error) {
 
 // plainNumberError says what strconv does not like without naming strconv.
 func plainNumberError(err error) error {
-	if n, ok := err.(*strconv.NumError); ok {
+	if n := (*strconv.NumError)(nil); errors.As(err, &n) {
 		return fmt.Errorf("want a number: %w", n.Err)
 	}
 	return err
