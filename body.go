@@ -64,8 +64,9 @@ type bodyLimits struct {
 }
 
 const (
-	firstRead  = 64 << 10 // buffer of a body whose length is not announced
-	trustedLen = 1 << 20  // an announced length up to this is allocated at once, beyond as it arrives
+	firstRead  = 4 << 10 // buffer of a body whose length is not announced
+	leastGrow  = 64      // of such a buffer, when memory runs short
+	trustedLen = 1 << 20 // an announced length up to this is allocated at once, beyond as it arrives
 )
 
 // readBody reads r's body whole. The memory is reserved by Content-Length, else
@@ -108,61 +109,89 @@ func (b *body) reserve(n int64, lim bodyLimits) error {
 	return nil
 }
 
-// readAll reads src to its end into one slice. length is the announced one, -1
-// if unknown.
-func (b *body) readAll(src io.Reader, length int64, lim bodyLimits) ([]byte, error) {
-	size := int64(firstRead)
-	if length >= 0 {
-		size = min(length, trustedLen)
+// reserveUpTo reserves memory for a buffer of n bytes, beside base others, that
+// is to grow to want, or by less if there is not so much, and returns its size.
+func (b *body) reserveUpTo(want, n, base int64, lim bodyLimits) (int64, error) {
+	for {
+		err := b.reserve(base+want, lim)
+		if err == nil || want-n <= leastGrow {
+			return want, err
+		}
+		want = n + (want-n)/2
 	}
+}
+
+// shrink gives back what is reserved beyond n bytes.
+func (b *body) shrink(n int64) {
+	if b.held > n {
+		b.memory.give(b.held - n)
+		b.held = n
+	}
+}
+
+// readAll reads src to its end into one slice. length is the announced one, -1
+// if unknown; then memory is reserved as the buffer grows, and what was too
+// much is given back in the end.
+func (b *body) readAll(src io.Reader, length int64, lim bodyLimits) (_ []byte, err error) {
 	base := int64(0) // reserved for other bytes of this body
+	size := min(length, trustedLen)
 	if length < 0 {
 		base = int64(len(b.raw))
+		if size, err = b.reserveUpTo(min(firstRead, lim.maxBytes+1), 0, base, lim); err != nil {
+			return nil, err
+		}
 	}
 	buf := make([]byte, 0, size)
 	for {
 		if len(buf) == cap(buf) {
 			if int64(len(buf)) == length {
-				// One more read must see the end: only then does an HTTP/1
-				// server begin to watch for the client's leaving.
-				var one [1]byte
-				n, err := src.Read(one[:])
-				if n == 0 && errors.Is(err, io.EOF) {
-					return buf, nil
-				}
-				if n == 0 && err == nil {
-					continue
-				}
-				if err == nil {
-					return nil, errBodyTooLarge
-				}
+				return buf, atEnd(src)
+			}
+			if size, err = b.grown(int64(len(buf)), length, base, lim); err != nil {
 				return nil, err
 			}
-			grown := int64(cap(buf)) * 2
-			if length >= 0 {
-				grown = min(grown, length)
-			}
-			grown = min(grown, lim.maxBytes+1)
-			if err := b.reserve(base+grown, lim); err != nil {
-				return nil, err
-			}
-			bigger := make([]byte, len(buf), grown)
+			bigger := make([]byte, len(buf), size)
 			copy(bigger, buf)
 			buf = bigger
 		}
 		n, err := src.Read(buf[len(buf):cap(buf)])
 		buf = buf[:len(buf)+n]
-		if int64(len(buf)) > lim.maxBytes {
+		switch {
+		case int64(len(buf)) > lim.maxBytes:
 			return nil, errBodyTooLarge
-		}
-		if errors.Is(err, io.EOF) {
-			if err := b.reserve(base+int64(cap(buf)), lim); err != nil {
-				return nil, err
-			}
+		case errors.Is(err, io.EOF) && length < 0:
+			b.shrink(base + int64(len(buf)))
+			return bytes.Clone(buf), nil
+		case errors.Is(err, io.EOF):
 			return buf, nil
-		}
-		if err != nil {
+		case err != nil:
 			return nil, fmt.Errorf("reading request body: %w", err)
+		}
+	}
+}
+
+// grown reserves memory for a full buffer of n bytes to grow to about twice its
+// size, and returns its new size.
+func (b *body) grown(n, length, base int64, lim bodyLimits) (int64, error) {
+	if length >= 0 {
+		return min(2*n, length), nil // reserved already
+	}
+	return b.reserveUpTo(min(2*n, lim.maxBytes+1), n, base, lim)
+}
+
+// atEnd reads the end of a body of which all announced bytes have been read:
+// only when it has been seen does an HTTP/1 server begin to watch for the
+// client's leaving.
+func atEnd(src io.Reader) error {
+	for {
+		var one [1]byte
+		switch n, err := src.Read(one[:]); {
+		case n > 0:
+			return errBodyTooLarge
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("reading request body: %w", err)
 		}
 	}
 }
@@ -186,6 +215,7 @@ func (b *body) decode(h http.Header, lim bodyLimits) ([]byte, error) {
 	case errors.Is(err, errBodyTooLarge), errors.Is(err, errBodyMemory):
 		return nil, err
 	case err != nil:
+		b.shrink(int64(len(b.raw)))
 		return nil, nil
 	}
 	return plain, nil
