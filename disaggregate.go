@@ -79,17 +79,15 @@ type refusal struct {
 // for which there is no decode pod.
 func (x *exchange) pair() (prefill, decode *fleet.Lease, refused *refusal) {
 	now := x.h.now()
-	prefill, decode = new(fleet.Lease), new(fleet.Lease)
 	ask := x.ask(fleet.Prefill, index.Bitmap{})
-	prefillErr := x.h.state.fleet.Begin(now, &ask, prefill)
+	prefill, err := x.begin(now, &ask)
+	if err != nil {
+		return nil, nil, &refusal{outcome.Prefill, noPod(err)}
+	}
 	ask = x.ask(fleet.Decode, index.Bitmap{})
-	if prefillErr == nil {
-		ask.Near, ask.HasNear = prefill.Ref(), true
-	}
-	if prefillErr != nil {
-		return nil, nil, &refusal{outcome.Prefill, noPod(prefillErr)}
-	}
-	if err := x.h.state.fleet.Begin(now, &ask, decode); err != nil {
+	ask.Near, ask.HasNear = prefill.Ref(), true
+	decode, err = x.begin(now, &ask)
+	if err != nil {
 		prefill.End(now, outcome.Unsent)
 		return nil, nil, &refusal{outcome.Decode, noPod(err)}
 	}
@@ -120,7 +118,10 @@ func (x *exchange) prefill(lease, decode *fleet.Lease, stripped []byte) (reply d
 		got := newCapture(dispatch.MaxReply)
 		l := &leg{kind: outcome.Prefill, target: targetOf(lease), lease: lease, payload: payload, now: x.h.now, keepHost: x.h.keepHost}
 		lease.Start()
-		out, _ := l.run(x.h.legs, got, x.r.WithContext(ctx), x.next)
+		out, panicked := l.run(x.h.legs, got, x.r.WithContext(ctx), x.next)
+		if panicked != nil && panicked != http.ErrAbortHandler {
+			panic(panicked) // not the pod's doing
+		}
 		reply, out = x.readReply(ctx, l, got, out)
 		x.endLeg(outcome.Prefill, lease, l, out)
 		if out == outcome.Answered {
@@ -131,8 +132,7 @@ func (x *exchange) prefill(lease, decode *fleet.Lease, stripped []byte) (reply d
 		}
 		if try < prefillTries && out.Retryable(outcome.Prefill, false) && ctx.Err() == nil {
 			ask := x.ask(fleet.Prefill, tried)
-			next := new(fleet.Lease)
-			if x.h.state.fleet.Begin(x.h.now(), &ask, next) == nil {
+			if next, err := x.begin(x.h.now(), &ask); err == nil {
 				lease = next
 				continue
 			}

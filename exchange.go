@@ -34,8 +34,10 @@ type exchange struct {
 	session uint64 // hash of the session key, 0 without one
 	prompt  bool   // the chain is that of a prompt
 
-	read  time.Time // when the body had been read
-	ended outcome.Outcome
+	read   time.Time // when the body had been read
+	leases []*fleet.Lease
+	ended  outcome.Outcome
+	err    error // of a response handler, for the site's error routes
 }
 
 // work holds what is expensive to make anew for each request.
@@ -141,6 +143,17 @@ func (x *exchange) ask(role fleet.Role, tried index.Bitmap) fleet.Ask {
 	return a
 }
 
+// begin takes a lease on a pod. Who drives the leg ends it; release makes sure
+// of that.
+func (x *exchange) begin(now time.Time, a *fleet.Ask) (*fleet.Lease, error) {
+	l := new(fleet.Lease)
+	if err := x.h.state.fleet.Begin(now, a, l); err != nil {
+		return nil, err
+	}
+	x.leases = append(x.leases, l)
+	return l, nil
+}
+
 // refuse answers with an error of ours and counts the leg that was not sent.
 func (x *exchange) refuse(kind outcome.Leg, out outcome.Outcome, e *apiError) {
 	if e.status == statusClientClosed {
@@ -171,6 +184,9 @@ func (x *exchange) finish(out outcome.Outcome, e *apiError) {
 // release gives back what the exchange holds, and writes the log fields. It
 // runs also when the request ends in a panic.
 func (x *exchange) release() {
+	for _, l := range x.leases {
+		l.End(x.h.now(), outcome.Unsent) // has no effect unless something has panicked
+	}
 	if x.work != nil {
 		works.Put(x.work)
 		x.work = nil

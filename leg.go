@@ -28,17 +28,22 @@ type leg struct {
 
 	keepHost bool // the user's header_up sets Host
 
-	// Observed by the connection's goroutines.
-	connected atomic.Bool
-	reused    atomic.Bool
-	answering atomic.Bool
-	wroteAt   atomic.Int64 // unix ns when the request was fully written; 0 before
+	last *attempt // its latest round trip
 
 	// Observed by the goroutine that serves the request.
 	status  int   // the pod's, 0 before
 	err     error // of the round trip
 	bodyErr error // that ended the answer early
 	begun   bool  // a byte of the answer's body was seen
+}
+
+// attempt is what the goroutines of a connection tell of one round trip. Each
+// round trip has its own: those of one that has failed may yet tell of it.
+type attempt struct {
+	connected atomic.Bool
+	reused    atomic.Bool
+	answering atomic.Bool  // a byte of an answer was seen, be it an informational one
+	wroteAt   atomic.Int64 // unix ns when the request was fully written; 0 before
 }
 
 type legKey struct{}
@@ -72,12 +77,13 @@ func (l *leg) bodyReader() io.ReadCloser {
 }
 
 // run sends the leg through proxy and returns how it ended. Until the pod has
-// answered nothing is written to w. The second value is what the proxy panicked
-// with once the answer had begun; the caller passes it on after its own
+// answered nothing but informational answers is written to w. The second value
+// is what the proxy panicked with; the caller passes it on after its own
 // clean-up.
 func (l *leg) run(proxy *reverseproxy.Handler, w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) (out outcome.Outcome, panicked any) {
+	l.last = new(attempt)
 	ctx := context.WithValue(r.Context(), legKey{}, l)
-	rec := &legWriter{ResponseWriterWrapper: &caddyhttp.ResponseWriterWrapper{ResponseWriter: w}}
+	rec := &legWriter{ResponseWriterWrapper: &caddyhttp.ResponseWriterWrapper{ResponseWriter: w}, leg: l}
 	defer func() {
 		panicked = recover()
 		out = l.outcome(r.Context(), panicked)
@@ -94,33 +100,46 @@ func (l *leg) run(proxy *reverseproxy.Handler, w http.ResponseWriter, r *http.Re
 // whose end means that the client left.
 func (l *leg) outcome(client context.Context, panicked any) outcome.Outcome {
 	gone := client.Err() != nil
-	if panicked == nil && (l.err == nil || l.status != 0) && !(gone && l.err != nil) {
-		// The pod answered; an error then is of what came after it.
+	switch {
+	case panicked == http.ErrAbortHandler && l.bodyErr != nil && !gone:
+		return outcome.Cut
+	case panicked == http.ErrAbortHandler:
+		// Or writing to the client failed before its context was cancelled.
+		return outcome.ClientGone
+	case gone && l.err != nil:
+		return outcome.ClientGone
+	case l.err == nil && panicked == nil, l.status != 0:
+		// The pod answered; what failed, if anything, came after it.
 		return outcome.OfStatus(l.kind, l.status)
+	default:
+		return outcome.OfBreak(outcome.Break{
+			Connected: l.last.connected.Load() && !isDialError(l.err),
+			// A pod that began to answer may have begun to work.
+			BodyWritten: l.last.wroteAt.Load() != 0 || l.last.answering.Load(),
+			TimedOut:    l.last.connected.Load() && isTimeout(l.err),
+			ClientGone:  gone,
+		})
 	}
-	return outcome.OfBreak(outcome.Break{
-		Connected:   l.connected.Load() && !isDialError(l.err),
-		BodyWritten: l.wroteAt.Load() != 0,
-		Began:       l.status != 0,
-		TimedOut:    l.status == 0 && l.connected.Load() && isTimeout(l.err),
-		// The proxy panics when the pod broke off, or when the client could
-		// not be written to; only the former leaves an error of the pod's.
-		ClientGone: gone || panicked != nil && l.bodyErr == nil,
-	})
 }
 
-// legWriter swallows the status 499 that Caddy's proxy writes by itself when
-// the client has left: the handler decides what is written.
+// legWriter is what the proxy answers through.
 type legWriter struct {
 	*caddyhttp.ResponseWriterWrapper
+	leg *leg
 }
 
 const statusClientClosed = 499
 
-// WriteHeader implements [http.ResponseWriter].
+// WriteHeader implements [http.ResponseWriter]. It swallows the 499 that Caddy's
+// proxy writes by itself when the client has left: the handler decides what is
+// written. Informational answers go without routing headers: those come with
+// the answer.
 func (w *legWriter) WriteHeader(status int) {
-	if status == statusClientClosed {
+	switch {
+	case status == statusClientClosed && w.leg.status == 0:
 		return
+	case status < http.StatusOK && status != http.StatusSwitchingProtocols:
+		stripOwnHeaders(w.Header())
 	}
 	w.ResponseWriterWrapper.WriteHeader(status)
 }

@@ -255,7 +255,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	x := &exchange{h: h, w: w, r: r, next: next}
 	defer x.release()
 	x.serveRequest()
-	return nil
+	return x.err
 }
 
 // Interface guards.

@@ -20,9 +20,9 @@ import (
 func (x *exchange) serve(kind outcome.Leg, role fleet.Role, payload []byte, lease *fleet.Lease) {
 	var tried index.Bitmap
 	if lease == nil {
-		lease = new(fleet.Lease)
 		ask := x.ask(role, tried)
-		if err := x.h.state.fleet.Begin(x.h.now(), &ask, lease); err != nil {
+		var err error
+		if lease, err = x.begin(x.h.now(), &ask); err != nil {
 			x.refuse(kind, outcome.NoPod, noPod(err))
 			return
 		}
@@ -38,35 +38,32 @@ func (x *exchange) serve(kind outcome.Leg, role fleet.Role, payload []byte, leas
 		}
 		lease.Start()
 		out, panicked := l.run(x.h.Proxy, x.w, x.r, x.next)
-		if errors.Is(l.err, errStatusRetried) || out.Retryable(kind, false) && !x.gone() && next.take(out) {
-			x.endLeg(kind, lease, l, out)
-			lease = next.lease
-			continue
-		}
 		if panicked != nil {
 			x.endLeg(kind, lease, l, out)
 			x.finish(out, nil)
 			panic(panicked)
 		}
-		if out == outcome.Answered || out == outcome.Refused4xx || out == outcome.Refused5xx {
-			x.flushEnd()
+		if errors.Is(l.err, errStatusRetried) || out.Retryable(kind, false) && !x.gone() && next.take(out) {
 			x.endLeg(kind, lease, l, out)
-			x.finish(out, x.afterAnswer(l))
-			return
+			lease = next.lease
+			continue
 		}
 		x.endLeg(kind, lease, l, out)
-		x.finish(out, failure(kind, out, lease.Pod().ID))
+		switch {
+		case l.status == 0:
+			x.finish(out, failure(kind, out, lease.Pod().ID))
+		case l.err != nil:
+			// A route of handle_response failed: what follows is the site's.
+			x.err = l.err
+			x.finish(out, nil)
+		default:
+			if l.status != http.StatusSwitchingProtocols {
+				x.flushEnd()
+			}
+			x.finish(out, nil)
+		}
 		return
 	}
-}
-
-// afterAnswer reports a failure that came after the pod's answer and before
-// anything was written: an error of a handle_response route.
-func (x *exchange) afterAnswer(l *leg) *apiError {
-	if l.err == nil || errors.Is(l.err, errStatusRetried) {
-		return nil
-	}
-	return &apiError{status: http.StatusInternalServerError, code: "response_handler_failed", message: "handling the pod's answer failed"}
 }
 
 // flushEnd writes out the end of the answer. Without it an HTTP/1 answer whose
@@ -150,8 +147,8 @@ func (s *spare) take(why outcome.Outcome) bool {
 	}
 	now := s.x.h.now()
 	ask := s.x.ask(s.role, *s.tried)
-	lease := new(fleet.Lease)
-	if err := s.x.h.state.fleet.Begin(now, &ask, lease); err != nil {
+	lease, err := s.x.begin(now, &ask)
+	if err != nil {
 		return false
 	}
 	if !s.x.h.state.budget.Take(now, s.x.h.retryShare) {

@@ -125,8 +125,7 @@ func (t *podTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	// POST that carries an Idempotency-Key, however late the connection broke.
 	req.GetBody = nil
 	resp, err := t.pooled.RoundTrip(l.traced(req))
-	if err != nil && l.stale(err) && req.Context().Err() == nil {
-		l.again()
+	if err != nil && l.last.stale(err) && req.Context().Err() == nil {
 		resp, err = t.fresh.RoundTrip(l.traced(l.rewound(req)))
 	}
 	if err != nil {
@@ -136,7 +135,7 @@ func (t *podTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	l.answered(resp.StatusCode)
 	stripOwnHeaders(resp.Header)
 	if l.retryOn != nil && l.retryOn(resp.StatusCode) {
-		drain(resp.Body)
+		go drain(resp.Body)
 		return nil, errStatusRetried
 	}
 	if resp.StatusCode != http.StatusSwitchingProtocols {
@@ -153,6 +152,8 @@ var errStatusRetried = errors.New("status of the pod is to be retried elsewhere"
 // connection can be used again; a longer one is closed.
 const maxDrain = 64 << 10
 
+// drain reads an answer that nobody wants. It may take as long as the pod likes,
+// but ends with the request.
 func drain(body io.ReadCloser) {
 	_, _ = io.CopyN(io.Discard, body, maxDrain)
 	_ = body.Close()
@@ -163,38 +164,33 @@ func (t *podTransport) CloseIdleConnections() {
 	t.pooled.Transport.CloseIdleConnections()
 }
 
-// traced attaches the leg's observers to req.
+// traced attaches observers of one round trip to req.
 func (l *leg) traced(req *http.Request) *http.Request {
+	a := new(attempt)
+	l.last = a
 	trace := &httptrace.ClientTrace{
 		GotConn: func(info httptrace.GotConnInfo) {
-			l.reused.Store(info.Reused)
-			l.connected.Store(true)
+			a.reused.Store(info.Reused)
+			a.connected.Store(true)
 		},
 		WroteRequest: func(info httptrace.WroteRequestInfo) {
 			if info.Err == nil {
-				l.wroteAt.Store(time.Now().UnixNano())
+				a.wroteAt.Store(time.Now().UnixNano())
 			}
 		},
-		GotFirstResponseByte: func() { l.answering.Store(true) },
+		GotFirstResponseByte: func() { a.answering.Store(true) },
 	}
 	return req.WithContext(httptrace.WithClientTrace(req.Context(), trace))
 }
 
 // stale reports whether err is the end of a reused connection that the pod had
 // closed before, or while, the request was written.
-func (l *leg) stale(err error) bool {
-	if !l.reused.Load() || l.answering.Load() || isDialError(err) || isTimeout(err) {
+func (a *attempt) stale(err error) bool {
+	if !a.reused.Load() || a.answering.Load() || isDialError(err) || isTimeout(err) {
 		return false
 	}
-	wrote := l.wroteAt.Load()
+	wrote := a.wroteAt.Load()
 	return wrote == 0 || time.Since(time.Unix(0, wrote)) < staleWindow
-}
-
-// again forgets what the stale attempt left behind.
-func (l *leg) again() {
-	l.reused.Store(false)
-	l.connected.Store(false)
-	l.wroteAt.Store(0)
 }
 
 // rewound gives req a fresh reader over the leg's body.
