@@ -55,7 +55,7 @@ func loadBalancer(name string, s settings) (*balancer, error) {
 			chain:  s.chain,
 			newest: s,
 		}
-		b.health = health.New(marks{b.fleet}, b.turned)
+		b.health = health.New(b.fleet, b.turned)
 		if _, err := b.fleet.Apply(time.Now(), s.pods); err != nil {
 			return nil, err
 		}
@@ -185,13 +185,13 @@ func (b *balancer) handler() *Handler {
 
 // lastProbe says what the last probe of the pod came to, "" before the first.
 func (b *balancer) lastProbe(ref fleet.Ref) string {
-	s, _ := b.health.Status(health.Ref(ref))
+	s, _ := b.health.Status(ref)
 	return s.Last.Detail
 }
 
 // failed tells the health checker how a leg ended.
 func (b *balancer) failed(now time.Time, ref fleet.Ref, out outcome.Outcome) {
-	b.health.Ended(now, health.Ref(ref), out)
+	b.health.Ended(now, ref, out)
 }
 
 // turned makes a change of a pod's health known.
@@ -218,17 +218,11 @@ func (b *balancer) turned(e health.Event) {
 	emit(event, map[string]any{"balancer": b.name, "pod": e.Pod.ID, "host": host, "reason": e.Reason})
 }
 
-// marks passes the checker's verdicts to the fleet.
-type marks struct{ fleet *fleet.Fleet }
-
-// SetUp implements [health.Marks].
-func (m marks) SetUp(ref health.Ref, up, forget bool) { m.fleet.SetUp(fleet.Ref(ref), up, forget) }
-
 // watched lists the fleet's pods for the checker.
 func watched(f *fleet.Fleet) []health.Pod {
 	var pods []health.Pod
 	for _, s := range f.Snapshot() {
-		pods = append(pods, health.Pod{Ref: health.Ref(s.Ref), ID: s.ID, URL: s.URL, Down: s.StartsDown})
+		pods = append(pods, health.Pod{Ref: s.Ref, ID: s.ID, URL: s.URL, Down: s.StartsDown})
 	}
 	return pods
 }
