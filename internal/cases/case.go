@@ -76,22 +76,28 @@ type Gen struct {
 	HeaderTemplate map[string]string `json:"header_template"`
 }
 
-// Dir returns testdata/cases of the module that the working directory lies in.
-func Dir() (string, error) {
+// Root returns the folder of go.mod at or above the working directory.
+func Root() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
-		return "", fmt.Errorf("finding the case files: %w", err)
+		return "", fmt.Errorf("finding go.mod: %w", err)
 	}
 	for {
 		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return filepath.Join(dir, "testdata", "cases"), nil
+			return dir, nil
 		}
 		parent := filepath.Dir(dir)
 		if parent == dir {
-			return "", fmt.Errorf("finding the case files: no go.mod above the working directory")
+			return "", fmt.Errorf("finding go.mod: there is none above the working directory")
 		}
 		dir = parent
 	}
+}
+
+// Dir returns testdata/cases of the module that the working directory lies in.
+func Dir() (string, error) {
+	root, err := Root()
+	return filepath.Join(root, "testdata", "cases"), err
 }
 
 // Read reads and checks the one file. Unknown keys, unknown placeholders and

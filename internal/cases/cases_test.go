@@ -178,7 +178,7 @@ func TestFormatBeyondTheFiles(t *testing.T) {
 		}
 	})
 	t.Run("zeros are compressed while sending", func(t *testing.T) {
-		const size = 32 << 20
+		const size = 4 << 20
 		for _, enc := range []string{"gzip", "zstd"} {
 			r := read(t, gen(fmt.Sprintf(`{"zeros_bytes":%d,"encode":%q}`, size, enc))).One(t, "x")
 			if len(r.Body) != 0 {

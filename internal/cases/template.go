@@ -2,6 +2,7 @@ package cases
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -35,9 +36,10 @@ func (n number) append(dst []byte, i int) []byte {
 	if n.mod > 0 {
 		i %= n.mod
 	}
-	s := strconv.Itoa(i)
-	for k := len(s); k < n.width; k++ {
-		dst = append(dst, '0')
+	var room [20]byte
+	s := strconv.AppendInt(room[:0], int64(i), 10)
+	if short := n.width - len(s); short > 0 {
+		dst = append(dst, "00000000000000000000"[:short]...)
 	}
 	return append(dst, s...)
 }
@@ -173,12 +175,12 @@ func appendWords(dst []byte, p *piece, i int) []byte {
 			name = w.num.append(name, i)
 		}
 	}
+	dst = slices.Grow(dst, p.count*(len(name)+5))
 	for k := 1; k <= p.count; k++ {
-		if k > 1 {
+		dst = number{width: 4}.append(append(dst, name...), k)
+		if k < p.count {
 			dst = append(dst, ' ')
 		}
-		dst = append(dst, name...)
-		dst = number{width: 4}.append(dst, k)
 	}
 	return dst
 }

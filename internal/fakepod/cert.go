@@ -19,22 +19,24 @@ import (
 
 // Cert is a self-signed certificate with its key. Who trusts it trusts only it.
 type Cert struct {
-	TLS tls.Certificate
-	PEM []byte // the certificate, for a CA file
+	TLS    tls.Certificate
+	PEM    []byte // the certificate, for a CA file
+	KeyPEM []byte // the private key
 }
 
-// NewCert makes a certificate for host names and addresses, valid for a day;
-// none means localhost, 127.0.0.1 and ::1.
+// NewCert makes a certificate for host names and addresses, valid for a
+// year; none means localhost, 127.0.0.1 and ::1.
 func NewCert(tb testing.TB, hosts ...string) *Cert {
 	tb.Helper()
-	c, err := newCert(hosts)
+	c, err := MakeCert(hosts...)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	return c
 }
 
-func newCert(hosts []string) (*Cert, error) {
+// MakeCert is NewCert outside of a test.
+func MakeCert(hosts ...string) (*Cert, error) {
 	if len(hosts) == 0 {
 		hosts = []string{"localhost", "127.0.0.1", "::1"}
 	}
@@ -45,7 +47,7 @@ func newCert(hosts []string) (*Cert, error) {
 	now := time.Now()
 	t := &x509.Certificate{
 		SerialNumber: big.NewInt(now.UnixNano()), Subject: pkix.Name{CommonName: "fake pod"},
-		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(24 * time.Hour),
+		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(365 * 24 * time.Hour),
 		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		IsCA:        true, BasicConstraintsValid: true,
@@ -61,9 +63,14 @@ func newCert(hosts []string) (*Cert, error) {
 	if err != nil {
 		return nil, fmt.Errorf("signing a certificate: %w", err)
 	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, fmt.Errorf("encoding a key: %w", err)
+	}
 	return &Cert{
-		TLS: tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key},
-		PEM: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		TLS:    tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key},
+		PEM:    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		KeyPEM: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}),
 	}, nil
 }
 

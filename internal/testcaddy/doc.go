@@ -1,0 +1,77 @@
+// Package testcaddy runs a real Caddy in the test's own process, or the real
+// binary as a child process, and talks to it over HTTP/1.1, HTTP/2 and HTTP/3.
+// With fakepod (the engines) and cases (what to send) it is the bench on which
+// the failures of the field are tried.
+//
+// # A test
+//
+// This one is part of the package's own tests, with Caddy's stock proxy in the
+// place of the directive calinix:
+//
+//	func TestMain(m *testing.M) { testcaddy.Main(m) } // once a package
+//
+//	func TestBR01(t *testing.T) {
+//		testcaddy.NoLeaks(t)                                      // first: checked last
+//		ps := fakepod.NewPods(t, fakepod.Options{}, "a", "b")
+//		a := ps.Pod("a")
+//		c := testcaddy.Serve(t, "log\nreverse_proxy "+a.Addr)     // the site's body
+//		cut := cases.Open(t, "BR-01").One(t, "cut")
+//		c.Each(t, func(t *testing.T, cl *testcaddy.Client) {      // h1, h2, h3
+//			ps.Forget()
+//			a.Next(fakepod.Reply{Cut: fakepod.Reset, At: fakepod.AfterChunks(3)})
+//			mark := c.Log.Mark()
+//			events, err := cl.StreamCase(t, cut).All()
+//			if err == nil {
+//				t.Error("the client takes a cut answer for a whole one")
+//			}
+//			if strings.Contains(testcaddy.Text(events), "[DONE]") {
+//				t.Error("an end was made up")
+//			}
+//			if q := a.WaitEnded(t, 1); q.SHA256 != sum(cut.Body) || q.End != fakepod.CutByPod {
+//				t.Errorf("pod a has seen %v", q)
+//			}
+//			if n := ps.Pod("b").Count(); n != 0 {
+//				t.Errorf("pod b received %d copies", n)
+//			}
+//			c.Log.Wait(t, mark, "a warning", func(e testcaddy.Entry) bool { return e.Level == "warn" })
+//		})
+//		c.Log.AssertAbsent(t, "count to ten")
+//	}
+//
+// # What there is
+//
+//   - Serve runs one site, TLS with all three protocols or Plain; Load runs any
+//     text through any adapter; LoadError wants a refusal. ReloadSite, Reload
+//     and their Try forms replace the configuration. The Caddy ends with the
+//     test. Loading takes 1 to 5 ms and binds before it returns.
+//   - Client and Each: clients that speak exactly one protocol. Post, Get and
+//     Send return the whole Answer; Stream and Open read event by event, with
+//     the time of each; Leave is the client that goes away. SendCase, StreamCase
+//     and SendCases send requests of cases.
+//   - Log holds every line that Caddy logged, at DEBUG: Wait, Find, Access,
+//     AssertAbsent.
+//   - AdminGet, AdminPost, AdminSend, Metrics, WaitMetric, WaitMetrics.
+//   - Binary, StartProcess, RunProcess for what needs a process of its own.
+//   - NoLeaks for goroutines, Port for ports that nobody else takes.
+//
+// # What it puts into a configuration
+//
+// An admin address of its own, the captured log (JSON, DEBUG), storage in the
+// test binary's home, no root certificate in the machine's trust store, no
+// autosaved configuration, a grace period of 2 s; never in place of what the
+// configuration says itself. AsIs loads it as it stands.
+//
+// # Traps
+//
+//   - There is one configuration a process: no t.Parallel in tests that load.
+//   - Modules are there if their package is imported: this package imports
+//     Caddy's standard ones and none of ours. A test outside the root package
+//     that serves calinix imports it blank.
+//   - With tls internal, loading ends before the certificate is there (WaitTLS),
+//     and Caddy v2.11.9 has a data race around it that -race reports now and
+//     then. Serve loads a certificate from files (CertFiles) instead.
+//   - A reload closes idle connections: after one, take a new client or expect
+//     an error now and then.
+//   - Over HTTP/3 the reset of a stream overtakes data on its way: a client may
+//     see less than the pod sent before it broke off.
+package testcaddy
