@@ -74,8 +74,8 @@ const (
 // from the client gave.
 func readBody(r *http.Request, m *bodyMemory, lim bodyLimits) (*body, error) {
 	b := &body{memory: m}
-	if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 {
-		return b, nil
+	if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 || r.Method == http.MethodConnect {
+		return b, nil // what follows a CONNECT is a tunnel, and has no end
 	}
 	if r.ContentLength > lim.maxBytes {
 		return nil, errBodyTooLarge

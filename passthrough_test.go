@@ -2,6 +2,8 @@ package calinix_test
 
 import (
 	"bufio"
+	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -13,6 +15,9 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/quic-go/quic-go"
+	"github.com/quic-go/quic-go/http3"
 
 	"github.com/calinix/caddy-calinix/internal/fakepod"
 	"github.com/calinix/caddy-calinix/internal/testcaddy"
@@ -95,6 +100,47 @@ func TestPassUpgrade(t *testing.T) {
 		}
 		s.Stop()
 	}
+}
+
+// TestPassUpgradeHTTP3: a WebSocket over HTTP/3 is an extended CONNECT, whose
+// body has no end; it reaches the pod as an HTTP/1.1 upgrade.
+func TestPassUpgradeHTTP3(t *testing.T) {
+	s := serve(t, "single {\npod a "+upgrader(t).URL+"\n}")
+	addr := strings.TrimPrefix(s.URL, "https://")
+	ctx, cancel := context.WithTimeout(t.Context(), testcaddy.Patience)
+	defer cancel()
+	qconn, err := quic.DialAddr(ctx, addr, &tls.Config{RootCAs: testcaddy.RootCAs(t), ServerName: "localhost", NextProtos: []string{http3.NextProtoH3}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer qconn.CloseWithError(0, "")
+	tr := &http3.Transport{}
+	defer tr.Close()
+	stream, err := tr.NewClientConn(qconn).OpenRequestStream(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodConnect, s.URL+"/v1/realtime", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Proto = "websocket"
+	req.Header.Set("Sec-WebSocket-Version", "13")
+	if err := stream.SendRequestHeader(req); err != nil {
+		t.Fatal(err)
+	}
+	resp, err := stream.ReadResponse()
+	if err != nil || resp.StatusCode != http.StatusOK || resp.Header.Get("X-Told") != "a" {
+		t.Fatalf("%v %v", resp, err)
+	}
+	io.WriteString(stream, "one\n")
+	if got, err := bufio.NewReader(stream).ReadString('\n'); got != "ONE\n" {
+		t.Fatalf("got %q (%v)", got, err)
+	}
+	s.waitCount(t, 1, "calinix_pod_inflight", "pod", "a")
+	stream.Close()
+	stream.CancelRead(0)
+	s.waitIdle(t)
 }
 
 // TestPassBodiless: answers without a body, to HEAD and OPTIONS and of statuses
