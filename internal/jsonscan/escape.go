@@ -60,3 +60,12 @@ func unicodeEscape(s []byte) rune {
 	}
 	return r
 }
+
+// simpleAt is what the escape at b[i] stands for if it is one of a single
+// letter, else 0.
+func simpleAt(b []byte, i int) byte {
+	if i+1 < len(b) {
+		return simple[b[i+1]]
+	}
+	return 0
+}

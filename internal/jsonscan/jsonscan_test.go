@@ -96,7 +96,10 @@ func FuzzValue(f *testing.F) {
 			f.Add([]byte(tt.text))
 		}
 	}
-	f.Fuzz(func(t *testing.T, b []byte) { checkWhole(t, b) })
+	f.Fuzz(func(t *testing.T, b []byte) {
+		checkWhole(t, b)
+		portably(func() { checkWhole(t, b) })
+	})
 }
 
 func checkWhole(t *testing.T, b []byte) {
@@ -142,7 +145,10 @@ func FuzzString(f *testing.F) {
 			f.Add([]byte(tt.text[1:]))
 		}
 	}
-	f.Fuzz(func(t *testing.T, b []byte) { checkString(t, b) })
+	f.Fuzz(func(t *testing.T, b []byte) {
+		checkString(t, b)
+		portably(func() { checkString(t, b) })
+	})
 }
 
 // checkString reads the string that begins with b (without its first quote).
@@ -150,6 +156,9 @@ func checkString(t interface {
 	Fatalf(string, ...any)
 }, b []byte,
 ) {
+	if useWide {
+		checkEqual(t, b)
+	}
 	end, escaped := String(b, 0)
 	prefix := []byte("prefix")
 	out, end2, escaped2 := AppendString(prefix, b, 0)
@@ -186,7 +195,64 @@ func checkString(t interface {
 	}
 }
 
+// portably calls f with the wide functions switched off.
+func portably(f func()) {
+	before := useWide
+	useWide = false
+	defer func() { useWide = before }()
+	f()
+}
+
+// checkEqual compares longWide and long, faults included, from each of the
+// first positions of b on.
+func checkEqual(t interface {
+	Fatalf(string, ...any)
+}, b []byte,
+) {
+	for i := range min(len(b), 40) {
+		for _, keep := range []bool{false, true} {
+			// Full and roomy buffers.
+			for _, room := range []int{0, 1000} {
+				dst := append(make([]byte, 0, room), "abc"...)
+				out, end, escaped := longWide(b, i, dst, keep)
+				out2, end2, escaped2 := long(b, i, dst[:3:3], keep)
+				if end != end2 || end >= 0 && (escaped != escaped2 || !bytes.Equal(out, out2)) {
+					t.Fatalf("%q from %d: longWide %d %v %q, long %d %v %q", b, i, end, escaped, out, end2, escaped2, out2)
+				}
+			}
+		}
+	}
+}
+
 func quoted(b []byte) []byte { return append(append([]byte{'"'}, b...), '"') }
+
+// Every special byte at every position of every length, and none.
+func TestWide(t *testing.T) {
+	if !useWide {
+		t.Skip("no wide instructions")
+	}
+	for n := wideStep; n < 200; n++ {
+		s := bytes.Repeat([]byte("plain ~"), n/7+1)[:n]
+		for at := 0; at <= n; at++ {
+			for _, c := range []byte{'"', '\\', 0, 0x1f, 0x80, 0xff} {
+				text := bytes.Clone(s)
+				if at < n {
+					text[at] = c
+				}
+				if got := indexWide(text); got != at {
+					t.Fatalf("indexWide: %#x at %d of %d: %d", c, at, n, got)
+				}
+				dst := bytes.Repeat([]byte{'!'}, n+64)
+				if got := copyWide(&dst[0], text); got != at {
+					t.Fatalf("copyWide: %#x at %d of %d: %d", c, at, n, got)
+				}
+				if !bytes.Equal(dst[:at], text[:at]) || !bytes.Equal(dst[n:], bytes.Repeat([]byte{'!'}, 64)) {
+					t.Fatalf("copyWide: %#x at %d of %d copied %q", c, at, n, dst)
+				}
+			}
+		}
+	}
+}
 
 func TestStringsOfPieces(t *testing.T) {
 	pieces := []string{
@@ -201,6 +267,7 @@ func TestStringsOfPieces(t *testing.T) {
 			b[at] = rapid.SampledFrom([]byte{0, 0x1f, 0x80, 0xc3, 0xff, '\\', '"'}).Draw(t, "byte")
 		}
 		checkString(t, b)
+		portably(func() { checkString(t, b) })
 	})
 }
 

@@ -8,7 +8,7 @@ import (
 
 // shortWords is how many words of a string are looked at for its end before
 // the searches for long strings start: names and most values end here.
-const shortWords = 3
+const shortWords = 2
 
 // String finds the end of the string whose first byte after the opening quote
 // is b[i]: the position of the closing quote. escaped says whether the string
@@ -23,7 +23,7 @@ func String(b []byte, i int) (end int, escaped bool) {
 		}
 		j += 8
 	}
-	_, end, escaped = long(b, i, nil, false)
+	_, end, escaped = rest(b, i, nil, false)
 	return end, escaped
 }
 
@@ -39,7 +39,7 @@ func AppendString(dst, b []byte, i int) (out []byte, end int, escaped bool) {
 		}
 		j += 8
 	}
-	return long(b, i, dst, true)
+	return rest(b, i, dst, true)
 }
 
 // Unescape appends the decoded form of s, the inside of a string that String
@@ -55,6 +55,14 @@ func Unescape(dst, s []byte) []byte {
 		dst = utf8.AppendRune(dst, r)
 		s = s[e+n:]
 	}
+}
+
+// rest is String and AppendString where the first look has not sufficed.
+func rest(b []byte, i int, dst []byte, keep bool) (out []byte, end int, escaped bool) {
+	if useWide {
+		return longWide(b, i, dst, keep)
+	}
+	return long(b, i, dst, keep)
 }
 
 // long is String and AppendString for strings that may be long: the end is
@@ -88,21 +96,17 @@ func long(b []byte, i int, dst []byte, keep bool) (out []byte, end int, escaped 
 // over the 30 bytes between escapes.
 func tail(dst, b []byte, i, q int, keep bool) ([]byte, int) {
 	for {
-		var c byte
-		if i+1 < len(b) {
-			c = simple[b[i+1]]
-		}
-		if c != 0 {
+		if c := simpleAt(b, i); c != 0 {
 			i += 2
 			if keep {
 				dst = append(dst, c)
 			}
 		} else {
-			r, width := escape(b[i:])
-			if width == 0 {
+			r, n := escape(b[i:])
+			if n == 0 {
 				return dst, fault(i, badEscape)
 			}
-			i += width
+			i += n
 			if keep {
 				dst = utf8.AppendRune(dst, r)
 			}
