@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strconv"
 
 	"go.uber.org/zap"
 
@@ -183,10 +184,14 @@ func (x *exchange) prefillGaveUp(out outcome.Outcome, l *leg, got *capture, stri
 		got.replay(x.w)
 		x.finish(out, nil)
 	case outcome.Refused5xx:
-		x.finish(out, &apiError{
+		e := &apiError{
 			status: out.Status(outcome.Prefill, l.status), code: "prefill_failed",
-			message: "the prefill pods failed, the last one with status " + http.StatusText(l.status),
-		})
+			message: "the prefill leg failed, pod " + strconv.Quote(l.lease.Pod().ID) + " with status " + strconv.Itoa(l.status),
+		}
+		if e.status == http.StatusServiceUnavailable {
+			e.retryAfter = retryAfter
+		}
+		x.finish(out, e)
 	default:
 		x.finish(out, failure(outcome.Prefill, out, l.lease.Pod().ID))
 	}

@@ -1,6 +1,7 @@
 package calinix_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -170,6 +171,13 @@ func words(name string, n int) string {
 		fmt.Fprintf(&b, "%s%04d ", name, i)
 	}
 	return b.String()
+}
+
+// testContext is the test's context, to be cancelled earlier.
+func testContext(t testing.TB) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	return ctx, cancel
 }
 
 // wantError fails the test unless the answer is a JSON error of this status, in

@@ -64,11 +64,11 @@ func (o Outcome) Status(leg Leg, given int) int {
 }
 
 // MetricCode returns the label code of calinix_requests_total: the status
-// that the pod sent, else the one that the client gets in its place ("502"
-// also for a 200 that was Unusable), "499" if the client left, "cut" if the
-// pod broke off, and "" for a leg that is not counted because it was never
-// sent. given is as in Status. It allocates only for a status outside 100 to
-// 599.
+// that the pod sent, else the one that the client gets in its place (also for
+// a 200 that was Unusable, or whose body came too late), "499" if the client
+// left, "cut" if the pod broke off, and "" for a leg that is not counted because
+// it was never sent. given is as in Status. It allocates only for a status
+// outside 100 to 599.
 func (o Outcome) MetricCode(leg Leg, given int) string {
 	switch o.row().code {
 	case codeGone:

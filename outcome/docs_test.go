@@ -93,7 +93,7 @@ func codeWord(o Outcome) string {
 		return "not counted"
 	case "418":
 		return "status"
-	case "502":
+	case "502", "504":
 		return "client's status"
 	default:
 		return "`" + c + "`"

@@ -127,6 +127,7 @@ func TestMetricCode(t *testing.T) {
 		{Refused5xx, 700, "700"},
 		{Unreachable, 0, "502"},
 		{TimedOut, 0, "504"},
+		{TimedOut, 200, "504"},
 		{ClientGone, 200, "499"},
 		{Cut, 200, "cut"},
 		{Unusable, 200, "502"},

@@ -52,7 +52,7 @@ var table = [count]row{
 	Unreachable: {name: "unreachable", retry: RetryElsewhere, prefill: RetryElsewhere, without: true, sick: true, undo: true, code: codeStatus, status: 502, pstatus: 502},
 	LostSending: {name: "lost_sending", retry: RetryElsewhere, prefill: RetryElsewhere, without: true, sick: true, undo: true, code: codeStatus, status: 502, pstatus: 502},
 	LostWaiting: {name: "lost_waiting", prefill: RetryElsewhere, without: true, sick: true, undo: true, code: codeStatus, status: 502, pstatus: 502},
-	TimedOut:    {name: "timed_out", prefill: RetryElsewhere, without: true, undo: true, code: codeStatus, status: 504, pstatus: 504},
+	TimedOut:    {name: "timed_out", prefill: RetryElsewhere, without: true, undo: true, code: codeClient, status: 504, pstatus: 504},
 	ClientGone:  {name: "client_gone", code: codeGone, status: 499, pstatus: 499},
 	Cut:         {name: "cut", prefill: RetryElsewhere, without: true, sick: true, code: codeCut, pstatus: 502},
 	Unusable:    {name: "unusable", prefill: RetryElsewhere, without: true, sick: true, undo: true, code: codeClient, status: 502, pstatus: 502},
