@@ -1,0 +1,145 @@
+package prompt
+
+import (
+	"encoding/binary"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/calinix/caddy-calinix/chain"
+)
+
+// Request is what routing needs of a request. Make one, Parse into it as often
+// as needed (its buffers are reused; in steady state nothing is allocated), and
+// Reset it before it is put aside. It is not safe for concurrent use.
+type Request struct {
+	API API
+	// JSON says that the body is one well-formed JSON object. If not, nothing
+	// of it is used: all fields below are zero, but N, which is 1.
+	JSON bool
+	// OK says that the body has a prompt in the right shape for its API, and
+	// that it is not empty: Text and Seed name it. If not, the request is to
+	// be routed by load alone.
+	OK bool
+	// Model and CacheSalt are the members model and cache_salt, decoded. Like
+	// Session they may be parts of the body; they are valid until the next
+	// Parse or Reset.
+	Model, CacheSalt []byte
+	// Stream and IncludeUsage are stream and stream_options.include_usage.
+	Stream, IncludeUsage bool
+	// N is the number of answers asked for: n, or best_of if that is more; 1
+	// if absent.
+	N int
+	// Prompts is the number of separate prompts, 1 but for arrays of prompts;
+	// 0 without a prompt.
+	Prompts int
+	// Generates says that this is one prompt with one answer of text, which
+	// may be computed in two places.
+	Generates bool
+	// Text is the rendered prompt, see the package's comment. It is valid
+	// until the next Parse or Reset.
+	Text []byte
+	// System is the part of Text that holds the leading system and developer
+	// turns; nil if there are none.
+	System []byte
+	// TokenIDs is the number of ids if the prompt was sent as token ids, else
+	// 0. Text holds them in decimal.
+	TokenIDs int
+	// Seed is the chain's seed: the namespace in which equal texts share
+	// blocks.
+	Seed uint64
+	// Session is the first of session_id, prompt_cache_key, safety_identifier
+	// and user that is there and not empty, SessionSource its name.
+	Session       []byte
+	SessionSource string
+
+	scan scan
+}
+
+// Parse reads body, a request of the given API. There is no error: OK and JSON
+// tell. Time is linear in body. Fields may refer to body, which must stay as it
+// is until the next Parse or Reset.
+func (r *Request) Parse(api API, body []byte) {
+	r.Reset()
+	r.API = api
+	s := &r.scan
+	s.api, s.body = api, body
+	if !s.object() {
+		return
+	}
+	r.JSON = true
+	r.Model, r.CacheSalt = s.bytes(s.model), s.bytes(s.salt)
+	r.Stream, r.IncludeUsage = s.stream, s.includeUsage
+	r.N = s.n
+	if s.bestOf.ok() {
+		bestOf, _ := s.count(s.bestOf.lo, 0, r.N)
+		r.N = max(r.N, bestOf)
+	}
+	for i, member := range s.session {
+		if v := s.bytes(member); len(v) > 0 {
+			r.Session, r.SessionSource = v, sessionNames[i]
+			break
+		}
+	}
+	if !s.shaped {
+		return
+	}
+	s.finish()
+	var system span
+	r.Text, system = s.render(r.Text)
+	if len(r.Text) == 0 {
+		return
+	}
+	r.OK = true
+	if system.hi > system.lo {
+		r.System = r.Text[system.lo:system.hi:system.hi]
+	}
+	r.Prompts, r.TokenIDs = s.prompts, s.ids
+	r.Generates = api.generates() && r.N == 1 && r.Prompts == 1
+	var kind []byte
+	if r.TokenIDs > 0 {
+		kind = idsKind
+	}
+	r.Seed = chain.Seed(r.Model, r.CacheSalt, s.bytes(s.namespace), kind)
+}
+
+// idsKind keeps token ids apart from a text that spells them.
+var idsKind = []byte("token ids")
+
+// Reset makes r empty. It keeps the buffers, unless they are very large.
+func (r *Request) Reset() {
+	r.scan.reset()
+	r.API, r.JSON, r.OK = Other, false, false
+	r.Model, r.CacheSalt = nil, nil
+	r.Stream, r.IncludeUsage, r.Generates = false, false, false
+	r.N, r.Prompts, r.TokenIDs = 1, 0, 0
+	r.Session, r.SessionSource = nil, ""
+	r.System, r.Seed = nil, 0
+	if r.Text = r.Text[:0]; cap(r.Text) > keepBytes {
+		r.Text = nil
+	}
+}
+
+// Tokens is the length of the prompt in the engine's tokens: exact for token
+// ids, else an estimate.
+func (r *Request) Tokens() int {
+	if r.TokenIDs > 0 {
+		return r.TokenIDs
+	}
+	return chain.EstimateTokens(len(r.Text))
+}
+
+// keyTail is how much of the end of a prompt goes into its key.
+const keyTail = 1024
+
+// Key is a fixed function of the prompt by which ties between pods are broken:
+// a hash of its seed, its length and its end.
+func (r *Request) Key() uint64 {
+	var head [16]byte
+	binary.LittleEndian.PutUint64(head[:], r.Seed)
+	binary.LittleEndian.PutUint64(head[8:], uint64(len(r.Text)))
+	var d xxhash.Digest
+	d.Reset()
+	_, _ = d.Write(head[:]) // never fails
+	_, _ = d.Write(r.Text[max(0, len(r.Text)-keyTail):])
+	return d.Sum64()
+}
