@@ -1,10 +1,6 @@
 package prompt
 
 import (
-	"encoding/binary"
-
-	"github.com/cespare/xxhash/v2"
-
 	"github.com/calinix/caddy-calinix/chain"
 )
 
@@ -126,20 +122,4 @@ func (r *Request) Tokens() int {
 		return r.TokenIDs
 	}
 	return chain.EstimateTokens(len(r.Text))
-}
-
-// keyTail is how much of the end of a prompt goes into its key.
-const keyTail = 1024
-
-// Key is a fixed function of the prompt by which ties between pods are broken:
-// a hash of its seed, its length and its end.
-func (r *Request) Key() uint64 {
-	var head [16]byte
-	binary.LittleEndian.PutUint64(head[:], r.Seed)
-	binary.LittleEndian.PutUint64(head[8:], uint64(len(r.Text)))
-	var d xxhash.Digest
-	d.Reset()
-	_, _ = d.Write(head[:]) // never fails
-	_, _ = d.Write(r.Text[max(0, len(r.Text)-keyTail):])
-	return d.Sum64()
 }

@@ -359,6 +359,8 @@ func TestKey(t *testing.T) {
 	keys := map[uint64]string{}
 	for _, c := range []struct{ model, content string }{
 		{"m", "a"}, {"m", "b"}, {"n", "a"}, {"m", long + "a"}, {"m", long + "b"}, {"m", "x" + long + "a"},
+		{"m", "1" + long}, {"m", "2" + long}, {"m", strings.Repeat("3rd ", 200) + long}, {"m", strings.Repeat("4th ", 200) + long},
+		{"m", long + strings.Repeat("5th ", 200) + long}, {"m", long + strings.Repeat("6th ", 200) + long},
 	} {
 		k := key(c.model, c.content)
 		if k != key(c.model, c.content) {
