@@ -87,7 +87,7 @@ func (adminAPI) explain(w http.ResponseWriter, r *http.Request, b *balancer) err
 // picked.
 func (x *exchange) explainRole(out *explanation, role fleet.Role, near fleet.Ref, hasNear bool) (pick string, ref fleet.Ref) {
 	ask := x.ask(role, index.Bitmap{})
-	ask.Near, ask.HasNear = near, hasNear
+	ask.Near, ask.HasNear, ask.AssumeNear = near, hasNear, hasNear
 	candidates, picked := x.h.state.fleet.Explain(x.h.now(), &ask)
 	for i := range candidates {
 		c := &candidates[i]

@@ -28,6 +28,9 @@ type Ask struct {
 	// Near is the prefill pod to which a decode pod should be near, if HasNear.
 	Near    Ref
 	HasNear bool
+	// AssumeNear is for Explain alone: it is to be taken that the prefill leg
+	// has just begun at Near, which is one leg more there, with this prompt.
+	AssumeNear bool
 
 	Strategy selection.Strategy
 	Weights  selection.Weights

@@ -1,8 +1,10 @@
 package fleet
 
 import (
+	"slices"
 	"time"
 
+	"github.com/calinix/caddy-calinix/index"
 	"github.com/calinix/caddy-calinix/selection"
 )
 
@@ -38,6 +40,16 @@ func (f *Fleet) Explain(now time.Time, a *Ask) (all []Candidate, picked int) {
 	}
 	defer f.mu.Unlock()
 	draws := f.draws // the next pick draws the same number
+	if a.AssumeNear && f.has(a.Near) {
+		f.view.Add(a.Near.Slot, 1)
+		defer f.view.Add(a.Near.Slot, -1)
+		if prompt && f.role[a.Role].Has(int(a.Near.Slot)) {
+			w.hold(a.Near.Slot, a.Chain.Complete())
+		}
+		if a.Strategy == selection.Random {
+			draws.Uint64()
+		}
+	}
 	f.complete(now, a, w, &draws)
 	s := f.state(a.Role, &a.Exclude)
 	c := selection.Filter(&s)
@@ -59,4 +71,20 @@ func (f *Fleet) Explain(now time.Time, a *Ask) (all []Candidate, picked int) {
 		})
 	}
 	return all, picked
+}
+
+// hold changes what the index has said to what it will say when the pod has
+// been given the whole prompt.
+func (w *work) hold(slot uint8, blocks int) {
+	frames := w.query.Frames
+	for i := range frames {
+		frames[i].Pods.Clear(int(slot))
+	}
+	frames = slices.DeleteFunc(frames, func(f index.Frame) bool { return f.Pods.Empty() })
+	if last := len(frames) - 1; last >= 0 && frames[last].Depth == blocks {
+		frames[last].Pods.Set(int(slot))
+	} else {
+		frames = append(frames, index.Frame{Depth: blocks, Pods: index.Of(int(slot))})
+	}
+	w.query.Frames, w.request.Frames, w.request.Blocks = frames, frames, blocks
 }

@@ -88,3 +88,44 @@ func TestExplainSaysWhatBeginDoes(t *testing.T) {
 		})
 	}
 }
+
+// TestExplainSaysWhatBeginDoesWithPairs: the decode pod of a pair is explained
+// as it is picked, with the prefill leg begun at a pod that may serve both.
+func TestExplainSaysWhatBeginDoesWithPairs(t *testing.T) {
+	for _, strategy := range []selection.Strategy{
+		selection.CacheAware, selection.LeastLoaded, selection.RoundRobin, selection.Random,
+	} {
+		t.Run(strategy.String(), func(t *testing.T) {
+			pods := single(5)
+			for i := range pods {
+				pods[i].Roles = RoleSet(0).With(Prefill).With(Decode)
+				pods[i].MaxConns, pods[i].Limited = 1+i, i%2 == 0
+			}
+			f := fleetOf(t, pods)
+			for i := range 200 {
+				a := ask(words(run(fmt.Sprint("prompt", i%17, "-"), 3+i%29)...))
+				a.Strategy, a.Role = strategy, Prefill
+				all, picked := f.Explain(epoch, a)
+				b := ask(words(run(fmt.Sprint("prompt", i%17, "-"), 3+i%29)...))
+				b.Strategy, b.Role, b.Near, b.HasNear, b.AssumeNear = strategy, Decode, all[picked].Ref, true, true
+				before := fmt.Sprint(f.Snapshot())
+				near, second := f.Explain(epoch, b)
+				if after := fmt.Sprint(f.Snapshot()); after != before {
+					t.Fatalf("explaining changed\n%s to\n%s", before, after)
+				}
+				one := begin(t, f, a)
+				two := begin(t, f, b)
+				if one.Ref() != all[picked].Ref || two.Ref() != near[second].Ref {
+					t.Fatalf("request %d: explained %s and %s, picked %s and %s", i, all[picked].ID, near[second].ID, one.Pod().ID, two.Pod().ID)
+				}
+				one.End(epoch, outcome.Answered)
+				if i%4 > 0 {
+					two.End(epoch, outcome.Answered)
+				}
+				if i%16 == 0 { // else the limited pods fill up
+					f = fleetOf(t, pods)
+				}
+			}
+		})
+	}
+}

@@ -1,11 +1,14 @@
 package testcaddy
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"sort"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -18,20 +21,27 @@ func (c *Caddy) adminClient() *Client {
 // AdminGet asks the admin listener for a path.
 func (c *Caddy) AdminGet(tb testing.TB, path string) *Answer {
 	tb.Helper()
-	return c.adminClient().Get(tb, path)
+	return c.AdminSend(tb, http.MethodGet, path, "")
 }
 
 // AdminPost posts to the admin listener.
 func (c *Caddy) AdminPost(tb testing.TB, path, body string, headers ...string) *Answer {
 	tb.Helper()
-	return c.adminClient().Post(tb, path, body, headers...)
+	return c.AdminSend(tb, http.MethodPost, path, body, headers...)
 }
 
-// AdminSend sends any method to the admin listener.
+// AdminSend sends any method to the admin listener. Each load replaces that
+// listener, and a connection that was on its way to the old one is reset; then
+// the request is sent once more.
 func (c *Caddy) AdminSend(tb testing.TB, method, path, body string, headers ...string) *Answer {
 	tb.Helper()
 	cl := c.adminClient()
-	return cl.Send(cl.Request(tb.Context(), tb, method, path, body, headers...))
+	for try := 1; ; try++ {
+		a := cl.Send(cl.Request(tb.Context(), tb, method, path, body, headers...))
+		if try == 3 || !errors.Is(a.Err, syscall.ECONNRESET) && !errors.Is(a.Err, io.EOF) || a.Status != 0 {
+			return a
+		}
+	}
 }
 
 // Metrics are the samples of one scrape, by name and labels: name{a="b",c="d"},
