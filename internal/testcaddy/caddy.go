@@ -119,7 +119,7 @@ func load(tb testing.TB, text string, opts []Option) (*Caddy, error) {
 	tb.Cleanup(func() {
 		c.Stop()
 		if tb.Failed() {
-			tb.Logf("the end of Caddy's log, without DEBUG:\n%s", c.Log.tail(60))
+			tb.Logf("the end of Caddy's log, without DEBUG and access:\n%s", c.Log.tail(60))
 		}
 	})
 	return c, nil

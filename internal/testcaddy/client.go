@@ -113,11 +113,7 @@ func (a *Answer) Pod() string { return a.Header.Get("X-Fake-Pod") }
 
 // String is the answer in short.
 func (a *Answer) String() string {
-	body := string(a.Body)
-	if len(body) > 300 {
-		body = body[:300] + "…"
-	}
-	return fmt.Sprintf("%d over %s, error %v, after %v, header %v, body %q", a.Status, a.Proto, a.Err, a.Ended.Sub(a.Began).Round(time.Millisecond), a.Header, body)
+	return fmt.Sprintf("%d over %s, error %v, after %v, header %v, body %q", a.Status, a.Proto, a.Err, a.Ended.Sub(a.Began).Round(time.Millisecond), a.Header, shortened(string(a.Body), 300))
 }
 
 // JSON decodes the body, which must be a JSON object; numbers stay json.Number.

@@ -16,7 +16,7 @@
 //		a := ps.Pod("a")
 //		c := testcaddy.Serve(t, "log\nreverse_proxy "+a.Addr)     // the site's body
 //		cut := cases.Open(t, "BR-01").One(t, "cut")
-//		c.Each(t, func(t *testing.T, cl *testcaddy.Client) {      // h1, h2, h3
+//		c.Each(t, func(t *testing.T, cl *testcaddy.Client) {      // a subtest each
 //			ps.Forget()
 //			a.Next(fakepod.Reply{Cut: fakepod.Reset, At: fakepod.AfterChunks(3)})
 //			mark := c.Log.Mark()
@@ -34,7 +34,7 @@
 //				t.Errorf("pod b received %d copies", n)
 //			}
 //			c.Log.Wait(t, mark, "a warning", func(e testcaddy.Entry) bool { return e.Level == "warn" })
-//		})
+//		}, testcaddy.H1, testcaddy.H2)                            // default: h1, h2, h3
 //		c.Log.AssertAbsent(t, "count to ten")
 //	}
 //
@@ -73,5 +73,5 @@
 //   - A reload closes idle connections: after one, take a new client or expect
 //     an error now and then.
 //   - Over HTTP/3 the reset of a stream overtakes data on its way: a client may
-//     see less than the pod sent before it broke off.
+//     see less than the pod sent before it broke off, and even no headers.
 package testcaddy

@@ -16,8 +16,8 @@ func sum(b []byte) string {
 	return hex.EncodeToString(d[:])
 }
 
-// The example of doc.go.
-func TestBR01(t *testing.T) {
+// The example of doc.go; against the product, BR-01 is a test of the root package.
+func TestExampleOfTheDoc(t *testing.T) {
 	testcaddy.NoLeaks(t)
 	ps := fakepod.NewPods(t, fakepod.Options{}, "a", "b")
 	a := ps.Pod("a")
@@ -41,6 +41,6 @@ func TestBR01(t *testing.T) {
 			t.Errorf("pod b received %d copies", n)
 		}
 		c.Log.Wait(t, mark, "a warning", func(e testcaddy.Entry) bool { return e.Level == "warn" })
-	})
+	}, testcaddy.H1, testcaddy.H2)
 	c.Log.AssertAbsent(t, "count to ten")
 }

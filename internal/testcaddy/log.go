@@ -115,15 +115,23 @@ func (l *Log) AssertAbsent(tb testing.TB, secrets ...string) {
 	}
 }
 
-// tail returns the last n lines above DEBUG.
+// tail returns the last n lines above DEBUG, without the access log and without
+// the ends of long lines.
 func (l *Log) tail(n int) string {
-	lines := l.Find(func(e Entry) bool { return e.Level != "debug" })
+	lines := l.Find(func(e Entry) bool { return e.Level != "debug" && !strings.HasPrefix(e.Logger, "http.log.access") })
 	lines = lines[max(0, len(lines)-n):]
 	var b strings.Builder
 	for _, e := range lines {
-		b.WriteString("  " + e.Line + "\n")
+		b.WriteString("  " + shortened(e.Line, 500) + "\n")
 	}
 	return b.String()
+}
+
+func shortened(s string, n int) string {
+	if len(s) > n {
+		return s[:n] + "…"
+	}
+	return s
 }
 
 // Write takes one or more lines from Caddy.

@@ -37,7 +37,7 @@ func TestLog(t *testing.T) {
 	f := record(t, func(tb testing.TB) {
 		c.Log.Wait(tb, 0, "rain", func(testcaddy.Entry) bool { return false })
 	})
-	if !strings.Contains(f, "waiting for rain in the log") || !strings.Contains(f, "handled request") {
+	if !strings.Contains(f, "waiting for rain in the log") || !strings.Contains(f, "server running") || strings.Contains(f, "handled request") {
 		t.Errorf("%q", f)
 	}
 }

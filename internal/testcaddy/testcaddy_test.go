@@ -148,18 +148,25 @@ func TestLeavingOverEveryProtocol(t *testing.T) {
 }
 
 // A pod that breaks off in mid-stream is an error at the client, never an end.
+// Over HTTP/3 the reset may overtake what is still on its way, be it the headers.
 func TestCutOverEveryProtocol(t *testing.T) {
 	p := fakepod.New(t, fakepod.Options{Name: "a", Script: fakepod.Reply{Cut: fakepod.Reset, At: fakepod.AfterChunks(3)}})
 	c := testcaddy.Serve(t, proxy(p))
 	c.Each(t, func(t *testing.T, cl *testcaddy.Client) {
-		es, err := cl.Stream(t, chat, stream).All()
-		// a QUIC stream's reset overtakes what is still on its way
+		a := cl.Post(t, chat, stream)
+		if a.Err == nil || a.Status != 200 && cl.Protocol != testcaddy.H3 || strings.Contains(string(a.Body), "[DONE]") {
+			t.Error(a)
+		}
+		s, err := cl.Open(t, chat, stream)
+		if err != nil && cl.Protocol == testcaddy.H3 {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		es, err := s.All()
 		if err == nil || len(es) > 3 || len(es) < 3 && cl.Protocol != testcaddy.H3 {
 			t.Errorf("%d events, error %v", len(es), err)
-		}
-		a := cl.Post(t, chat, stream)
-		if a.Err == nil || a.Status != 200 || strings.Contains(string(a.Body), "[DONE]") {
-			t.Error(a)
 		}
 	})
 }
