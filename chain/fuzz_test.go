@@ -1,0 +1,65 @@
+package chain
+
+import (
+	"testing"
+)
+
+// FuzzChain compares the fast chain with the reference: for any bytes, any
+// options and any sequence of steps.
+func FuzzChain(f *testing.F) {
+	for _, text := range awkwardTexts() {
+		f.Add([]byte(text), uint16(4), uint16(16), uint64(0), []byte{8})
+	}
+	f.Fuzz(func(t *testing.T, text []byte, block, max uint16, seed uint64, steps []byte) {
+		checkChain(t, new(Chain), Options{BlockSize: int(block), MaxTokenBytes: int(max)}, seed, text, steps)
+	})
+}
+
+// checkChain extends c by the given steps and compares it with the reference.
+func checkChain(t *testing.T, c *Chain, o Options, seed uint64, text []byte, steps []byte) {
+	t.Helper()
+	hashes, ends := reference(o, seed, text)
+	c.Reset(o, seed, text)
+	check := func(least int) {
+		t.Helper()
+		got := c.Hashes()
+		if len(got) < least || len(got) > len(hashes) {
+			t.Fatalf("%d blocks, want %d to %d (%+v)", len(got), least, len(hashes), o)
+		}
+		for k := range got {
+			if got[k] != hashes[k] || c.End(k) != ends[k] {
+				t.Fatalf("block %d of %d: hash %016x end %d, want %016x and %d (%+v)",
+					k, len(hashes), got[k], c.End(k), hashes[k], ends[k], o)
+			}
+		}
+	}
+	for _, s := range steps {
+		want := len(c.Hashes()) + int(s)
+		if got := c.Extend(want); got != len(c.Hashes()) {
+			t.Fatalf("Extend returned %d of %d blocks", got, len(c.Hashes()))
+		}
+		check(min(want, len(hashes)))
+	}
+	if got := c.Complete(); got != len(hashes) || !c.Done() {
+		t.Fatalf("Complete returned %d blocks, done %v, want %d (%+v)", got, c.Done(), len(hashes), o)
+	}
+	check(len(hashes))
+}
+
+// awkwardTexts are short texts with everything that is not plain words and
+// single spaces.
+func awkwardTexts() []string {
+	return []string{
+		"",
+		" \t\r\n\v\f ",
+		"one",
+		"a  b\n\nc \t d",
+		"\x00\x01\x08\x0e\x1c\x1f\x7f control bytes\x0bare\x0cnot all spaces",
+		"0123456789abcdef 0123456789abcdef0 0123456789abcdef0123456789abcdef 0123456789abcdef0123456789abcdef0",
+		"no\u00a0break\u0085next\u1680ogham\u2000q\u2001q\u200aq\u2028l\u2029p\u202fn\u205fm\u3000i",
+		"not\u200bspace\u180enor\ufeffthis\u2060 or\u00c5this \u2080\u20a0\u3001\u3002",
+		"\xe2\x80 \x80\xe3\x80\x80\xe3\x80 \xc2\xa0 \xc2 \xa0 \xe1\x9a \x80\xff\xfe \xf0\xe2\x80\x80",
+		"这是一个没有空格的很长的中文句子。\u3000ひらがなとカタカナ、「引用」！",
+		"aGVsbG8gd29ybGQgdGhpcyBpcyBhIGxvbmcgYmFzZTY0IHN0cmluZyB3aXRob3V0IHdoaXRlIHNwYWNlIGFuZCBpdCBnb2VzIG9u/+==",
+	}
+}
