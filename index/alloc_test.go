@@ -8,6 +8,7 @@ import (
 // TestSteadyStateAllocatesNothing: at its bounds the index needs no memory for a
 // query, for a registration of known or of new blocks, or for taking it back.
 func TestSteadyStateAllocatesNothing(t *testing.T) {
+	skipUnderRace(t)
 	x := New(Options{MaxBlocks: 20_000, StaleTTL: time.Minute})
 	chains := fill(x, 40_000, 100, sixteen)
 	var q Query

@@ -89,11 +89,7 @@ func (x *Index) SetCapacity(pod uint8, blocks int) {
 // blocks that was. Queries go on meanwhile, and registrations at this pod wait
 // for a batch of entries at most.
 func (x *Index) Wipe(pod uint8) int {
-	m := &x.pods[pod]
-	m.mu.Lock()
-	m.wipes++
-	left := int64(m.n)
-	m.mu.Unlock()
+	left := x.pods[pod].count.Load()
 	return x.evictAll(pod, math.MaxInt, func(int64) bool {
 		left--
 		return left >= 0
@@ -131,7 +127,7 @@ func (x *Index) makeRoom(need int64) bool {
 		return true
 	}
 	if goal < 0 {
-		return false
+		return false // the ceiling has been lowered meanwhile
 	}
 	// A little more, so that not each registration at the ceiling comes here.
 	goal -= min(x.max.Load()/64, 2*evictBatch, goal)

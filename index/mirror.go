@@ -31,7 +31,6 @@ type mirror struct {
 	count    atomic.Int64  // entries, published
 	tail     atomic.Uint32 // tick of the oldest entry | markFlag, published; 0 if there is none
 
-	wipes  uint32 // how often Wipe came by
 	lost   uint32 // tick of the entry that was evicted last | markFlag; 0 if none was
 	n      uint32 // entries
 	marks  uint32
@@ -44,7 +43,7 @@ type mirror struct {
 	nodes  []*nodes
 	lookup table
 	warmed uint64 // keeps the loads of warm alive
-	_      [4]byte
+	_      [8]byte
 }
 
 // node is a node of the list, packed: in bytes 0 to 3 its word, in 4 to 6 the

@@ -20,8 +20,7 @@ type modelPod struct {
 	entries []modelEntry
 	cap     int
 	tick    uint32 // of the last touch
-	wipes   int
-	lost    int64 // tick of the entry that was evicted last, or -1
+	lost    int64  // tick of the entry that was evicted last, or -1
 }
 
 type modelEntry struct {
@@ -35,7 +34,6 @@ type modelReg struct {
 	pod   int
 	done  int
 	tick  uint32
-	wipes int
 	fresh []uint64
 }
 
@@ -119,7 +117,7 @@ func (m *model) register(since time.Duration, pod int, hashes []uint64, head mod
 func (m *model) walk(pod int, hashes []uint64, head modelReg, insert bool) modelReg {
 	p := &m.pods[pod]
 	m.regs++
-	r := modelReg{id: m.regs, pod: pod, done: len(hashes), tick: p.tick, wipes: p.wipes}
+	r := modelReg{id: m.regs, pod: pod, done: len(hashes), tick: p.tick}
 	for k := len(hashes) - 1; k >= 0; k-- {
 		e := modelEntry{hash: hashes[k], tick: p.tick}
 		if i := slices.IndexFunc(p.entries, func(e modelEntry) bool { return e.hash == hashes[k] }); i >= 0 {
@@ -198,7 +196,6 @@ func (m *model) setCapacity(pod, blocks int) {
 func (m *model) wipe(pod int) int {
 	p := &m.pods[pod]
 	n := len(p.entries)
-	p.wipes++
 	for len(p.entries) > 0 {
 		m.evict(pod)
 	}
@@ -206,8 +203,7 @@ func (m *model) wipe(pod int) int {
 }
 
 func (m *model) stands(r modelReg) bool {
-	p := &m.pods[r.pod]
-	return p.wipes == r.wipes && int64(r.tick) > p.lost
+	return int64(r.tick) > m.pods[r.pod].lost
 }
 
 func (m *model) undo(r modelReg) {

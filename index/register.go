@@ -68,7 +68,7 @@ func (x *Index) register(tick uint32, hashes []uint64, q *Query, head Registrati
 			p.room = need
 		}
 		m.mu.Lock()
-		p.Registration = Registration{pod: pod, done: len(hashes), tick: m.begin(x, tick), wipes: m.wipes}
+		p.Registration = Registration{pod: pod, done: len(hashes), tick: m.begin(x, tick)}
 		p.run(hashes)
 		x.evict(pod, len(hashes), func(int64) bool { return int64(m.n) > m.capacity.Load() })
 		m.publish(x)
@@ -203,7 +203,6 @@ func (p *pass) follow(found []spot, k int, last uint32) (int, uint32) {
 		last = next
 		k--
 	}
-	p.decay = d
 	return k, last
 }
 

@@ -8,7 +8,6 @@ type Registration struct {
 	fresh span   // blocks that became entries of the pod
 	more  []span // further such blocks, if the pod held some behind a gap
 	tick  uint32
-	wipes uint32
 }
 
 // span is a range of blocks, from included, to excluded.

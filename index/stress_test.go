@@ -91,6 +91,46 @@ func TestReadersBesideWriters(t *testing.T) {
 	}
 }
 
+// TestReuseBesideReaders: two blocks take turns in one record, each with another
+// owner, as fast as can be; a reader never credits a block with the other's owner.
+func TestReuseBesideReaders(t *testing.T) {
+	x := New(Options{})
+	a := &fakeChain{hashes: []uint64{77}}
+	b := &fakeChain{hashes: []uint64{otherInShard(77)}}
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		var q Query
+		for !stop.Load() {
+			for p, c := range []*fakeChain{a, b} {
+				q.reset()
+				r := x.Register(epoch, uint8(p), c, &q)
+				x.Undo(r, c)
+			}
+		}
+	})
+	var q Query
+	hits := 0
+	deadline := time.Now().Add(5 * time.Second)
+	for i := 0; hits < 20_000 && (i%1000 != 0 || time.Now().Before(deadline)); i++ {
+		c := &fakeChain{hashes: a.hashes}
+		x.Query(&q, c, Of(0, 1))
+		hits += q.Depth(0)
+		if q.Depth(1) != 0 {
+			t.Errorf("after %d hits a block was credited to another block's owner", hits)
+			break
+		}
+	}
+	stop.Store(true)
+	wg.Wait()
+	if hits == 0 {
+		t.Error("the reader never met the block; the test is void")
+	}
+	if err := audit(x); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestStress does everything at once, within a low ceiling, and audits what is left.
 // The ceiling holds at every moment.
 func TestStress(t *testing.T) {

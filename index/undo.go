@@ -5,10 +5,10 @@ package index
 // that failed before its first byte, and may be called once. c is the chain that
 // was registered. The popularity of the blocks stays: they were asked for.
 //
-// If the pod was wiped since, there is nothing to take back. If ageing has
-// begun to take the registration's entries, the rest is next to go and is left
-// to it: an entry bears no owner's name, only that it is fresh, and a
-// later registration may have inserted the lost ones again.
+// Once the pod was wiped, or ageing has begun to take entries as young as the
+// registration's, nothing is taken back: an entry bears no owner's name, only
+// that it is fresh, and a later registration may have inserted the lost ones
+// again. What is left of this one is the next to go anyway.
 func (x *Index) Undo(r Registration, c Chain) {
 	if c == nil || r.Blocks() == 0 {
 		return
@@ -31,7 +31,7 @@ func (x *Index) Undo(r Registration, c Chain) {
 // stands reports whether whatever the registration inserted is still there,
 // fresh or touched.
 func (r *Registration) stands(m *mirror) bool {
-	return r.wipes == m.wipes && (m.lost == 0 || age(r.tick, m.lost) > 0)
+	return m.lost == 0 || age(r.tick, m.lost) > 0
 }
 
 // takeBack removes the fresh entries of a span and returns how many blocks
