@@ -112,6 +112,10 @@ func (x *exchange) bodyError(err error) *apiError {
 		}
 	case errors.As(err, &handled):
 		return &apiError{status: handled.StatusCode, code: "bad_body", message: "the request body could not be read"}
+	case x.r.ProtoMajor == 3:
+		// A stream that the client has reset fails its reads before its context
+		// ends, and HTTP/3 has no framing of bodies that could be at fault.
+		return errClientGone
 	default:
 		return &apiError{
 			status: http.StatusBadRequest, code: "bad_body",
