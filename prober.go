@@ -2,8 +2,11 @@ package calinix
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptrace"
+	"sync"
 
 	"github.com/caddyserver/caddy/v2"
 
@@ -41,6 +44,28 @@ func (p *prober) header() (http.Header, error) {
 		out.Set(name, v)
 	}
 	return out, nil
+}
+
+// probe sends a probe. The error of a dial that failed is that of the system:
+// Caddy's own hides what it was, and whether a port refused decides whether the
+// pod keeps its index entries.
+func (t *podTransport) probe(req *http.Request) (*http.Response, error) {
+	var mu sync.Mutex // a dial may go on when the probe is over
+	var dials []error
+	trace := &httptrace.ClientTrace{ConnectDone: func(_, _ string, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		dials = append(dials, err)
+	}}
+	resp, err := t.pooled.RoundTrip(forProbe(req.WithContext(httptrace.WithClientTrace(req.Context(), trace))))
+	if isDialError(err) {
+		mu.Lock()
+		defer mu.Unlock()
+		if cause := errors.Join(dials...); cause != nil { // nil: no address was found
+			err = cause
+		}
+	}
+	return resp, err
 }
 
 // forProbe gives a probe what Caddy's transport expects of a request: that of a

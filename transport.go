@@ -115,7 +115,7 @@ func loadTransport(ctx caddy.Context, settings map[string]any) (*reverseproxy.HT
 func (t *podTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	l := legFrom(req.Context())
 	if l == nil {
-		return t.pooled.RoundTrip(forProbe(req))
+		return t.probe(req)
 	}
 	req.URL.Scheme = l.target.scheme
 	if l.target.scheme == "https" && !l.keepHost {
