@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -22,11 +23,19 @@ type site struct {
 
 var balancers atomic.Int64
 
-// serve runs a site whose calinix directive has these keys, with an access log.
+// serve runs a site whose calinix directive has these keys, with an access log,
+// and returns when every pod has been probed. Without a section health each is
+// probed that once, so that the verdict stands for the rest of the test.
 func serve(t testing.TB, keys string, opts ...testcaddy.Option) *site {
 	t.Helper()
 	s := &site{balancer: fmt.Sprintf("test-%d", balancers.Add(1))}
+	if !strings.Contains(keys, "health {") {
+		keys += "\nhealth {\ninterval 1h\n}"
+	}
 	s.Caddy = testcaddy.Serve(t, s.body(keys), opts...)
+	s.WaitMetrics(t, "the first probe of every pod", func(testcaddy.Metrics) bool {
+		return !slices.ContainsFunc(s.pods(t), func(p podState) bool { return p.Health == "" })
+	})
 	return s
 }
 
@@ -107,20 +116,26 @@ type podState struct {
 	Health   string
 }
 
-// pod asks the admin route for one pod.
-func (s *site) pod(t testing.TB, id string) podState {
+// pods asks the admin route for all pods.
+func (s *site) pods(t testing.TB) []podState {
 	t.Helper()
 	a := s.AdminGet(t, "/calinix/pods?balancer="+s.balancer)
 	var all []podState
-	if err := json.Unmarshal(a.Body, &all); a.Status != 200 || err != nil {
+	if err := json.Unmarshal(a.Body, &all); a.Status != 200 || err != nil || len(all) == 0 {
 		t.Fatalf("listing pods: %v (%v)", a, err)
 	}
-	for _, p := range all {
+	return all
+}
+
+// pod is one of pods.
+func (s *site) pod(t testing.TB, id string) podState {
+	t.Helper()
+	for _, p := range s.pods(t) {
 		if p.ID == id {
 			return p
 		}
 	}
-	t.Fatalf("no pod %q in %s", id, a.Body)
+	t.Fatalf("no pod %q", id)
 	return podState{}
 }
 
