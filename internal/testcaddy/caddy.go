@@ -158,7 +158,14 @@ func (c *Caddy) TryReload(text string, opts ...Option) error {
 	if err != nil {
 		return err
 	}
-	return caddy.Load(config, true)
+	if c.port == 0 {
+		return caddy.Load(config, true)
+	}
+	wait, err := c.Handover()
+	if err != nil {
+		return err
+	}
+	return wait(caddy.Load(config, true))
 }
 
 // ReloadSite replaces the body of Serve's site; it stays on its port.

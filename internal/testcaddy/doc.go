@@ -71,7 +71,8 @@
 //     and Caddy v2.11.9 has a data race around it that -race reports now and
 //     then. Serve loads a certificate from files (CertFiles) instead.
 //   - A reload closes idle connections: after one, take a new client or expect
-//     an error now and then.
+//     an error now and then. Who reloads past Reload and ReloadSite, say by
+//     POST /load, needs Handover.
 //   - Over HTTP/3 the reset of a stream overtakes data on its way: a client may
 //     see less than the pod sent before it broke off, and even no headers.
 package testcaddy

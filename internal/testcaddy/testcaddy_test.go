@@ -348,6 +348,23 @@ func TestReload(t *testing.T) {
 	}
 }
 
+// Once a reload has returned, new connections come to the new configuration, and
+// none is closed without an answer, as Caddy's old servers do in their last
+// moments.
+func TestReloadIsOver(t *testing.T) {
+	for _, opts := range [][]testcaddy.Option{nil, {testcaddy.Plain()}} {
+		c := testcaddy.Serve(t, `respond "0"`, opts...)
+		for n := range 25 {
+			want := fmt.Sprint(n + 1)
+			c.ReloadSite(t, "respond "+want)
+			if a := c.Client(t, testcaddy.H1).Get(t, "/"); string(a.Body) != want {
+				t.Fatalf("after reload %s: %v", want, a)
+			}
+		}
+		c.Stop()
+	}
+}
+
 // The harness sees a goroutine that is left behind, and names it.
 func TestNoLeaksSeesALeak(t *testing.T) {
 	impatient(t)
