@@ -37,7 +37,7 @@ type explainedPod struct {
 }
 
 // of is the candidate of that id; with a role that too must fit.
-func (e *explained) of(t testing.TB, id string, role ...string) explainedPod {
+func (e explained) of(t testing.TB, id string, role ...string) explainedPod {
 	t.Helper()
 	for _, c := range e.Candidates {
 		if c.Pod == id && (len(role) == 0 || c.Role == role[0]) {

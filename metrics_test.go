@@ -73,6 +73,14 @@ func cancelled(t testing.TB, cl *testcaddy.Client, p *fakepod.Pod, path, body st
 	<-done
 }
 
+// probed waits until each pod's first probe has been answered.
+func probed(t testing.TB, ps fakepod.Pods) {
+	t.Helper()
+	for _, p := range ps {
+		p.Wait(t, "a probe", func(s fakepod.State) bool { return len(s.Probes) > 0 && s.Probes[0].End == fakepod.Whole })
+	}
+}
+
 // TestMetricRequests: one a leg, by mode, role, pod and code.
 func TestMetricRequests(t *testing.T) {
 	ps := pods(t, "a")
@@ -197,9 +205,7 @@ func TestMetricPrefillFailures(t *testing.T) {
 func TestMetricRetries(t *testing.T) {
 	ps := pods(t, "a", "b")
 	s := serve(t, "tie_break pod_id\nretry_budget 1\nretry_status 503\nhealth {\ninterval 1h\n}\n"+single(ps), testcaddy.Plain())
-	for _, p := range ps {
-		p.WaitProbes(t, 1)
-	}
+	probed(t, ps)
 	cl := s.Client(t, testcaddy.H1)
 	for range 2 {
 		ps.Pod("a").Next(fakepod.Reply{Status: 503})
