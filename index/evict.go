@@ -26,7 +26,7 @@ func (x *Index) evict(pod uint8, n int, more func(gone int64) bool) (gone int64)
 			gone++
 		}
 	}
-	x.blocks.Add(-gone)
+	x.release(gone)
 	return gone
 }
 
@@ -37,7 +37,7 @@ const warmAhead = 16
 // entries, and the buckets that lead to them. Nobody has used these for long, so
 // they are far away, and one after the other would be waited for.
 func (x *Index) warm(m *mirror) {
-	var spread [warmAhead]uint64
+	var due [warmAhead]uint64 // spread hashes
 	n, sum := 0, uint64(0)
 	for e := m.oldest; e != 0 && n < warmAhead; e = m.node(e).newer() {
 		w := m.node(e).word()
@@ -47,10 +47,10 @@ func (x *Index) warm(m *mirror) {
 		no, r := w&idMask>>blockBits, w&blockMask
 		c := x.views[no].Load().chunks[r/chunkLen]
 		sum ^= c.owners(r, uint(ownerWords-1)).Load()
-		spread[n] = uint64(no)<<keyBits | c.record(r).key.Load()&keyMask
+		due[n] = uint64(no)<<keyBits | c.record(r).key.Load()&keyMask
 		n++
 	}
-	for _, s := range spread[:n] {
+	for _, s := range due[:n] {
 		t := x.views[s>>keyBits].Load().table
 		sum ^= t[t.home(x.mix.place(s))][0].Load()
 	}

@@ -33,18 +33,22 @@ const maxBlocks = 1 << (shardBits + blockBits - 1)
 //
 // Locks are taken in the order mirror, then shard, never two of a kind.
 type Index struct {
-	mix    mixer
-	views  [shardCount]atomic.Pointer[view]
+	// Read by every call, rarely written.
+	mix   mixer
+	base  atomic.Pointer[time.Time] // of ticks
+	max   atomic.Int64              // blocks
+	ttl   atomic.Uint32             // in ticks
+	decay atomic.Uint64             // of popularity a tick: the float64 -1/tau
+	views [shardCount]atomic.Pointer[view]
+	_     [16]byte // so that each shard has a cache line of its own
+
 	shards [shardCount]shard
 	pods   [Pods]mirror
 
-	base   atomic.Pointer[time.Time] // of ticks
-	latest atomic.Uint32             // latest tick
+	// Written by registrations of new blocks.
+	blocks atomic.Int64 // that exist or are promised to a registration
 	bytes  atomic.Int64
-	blocks atomic.Int64 // blocks that exist or are promised to a registration
-	max    atomic.Int64
-	ttl    atomic.Uint32 // in ticks
-	tau    atomic.Uint64 // float64, in ticks
+	latest atomic.Uint32 // tick
 }
 
 // Chain is what the index needs of a prompt's chain of blocks; *chain.Chain is
@@ -89,7 +93,7 @@ func (x *Index) setBounds(o Options) {
 	}
 	x.max.Store(int64(o.MaxBlocks))
 	x.ttl.Store(ticksOf(o.StaleTTL))
-	x.tau.Store(math.Float64bits(float64(o.PopularityTau) / (1 << tickShift)))
+	x.decay.Store(math.Float64bits(-(1 << tickShift) / float64(o.PopularityTau)))
 }
 
 // Blocks returns the number of distinct blocks, never more than

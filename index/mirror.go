@@ -41,9 +41,9 @@ type mirror struct {
 	freeAt uint32 // queue of free nodes: first, last
 	freeTo uint32
 	nodes  []*nodes
-	lookup table
+	lookup lookup
 	warmed uint64 // keeps the loads of warm alive
-	_      [8]byte
+	_      [40]byte
 }
 
 // node is a node of the list, packed: in bytes 0 to 3 its word, in 4 to 6 the
@@ -150,47 +150,12 @@ func (m *mirror) begin(x *Index, tick uint32) uint32 {
 }
 
 // insert adds a fresh entry at the newest end.
-func (m *mirror) insert(x *Index, id uint32) uint32 {
-	if int(m.n) >= m.lookup.room() {
-		m.growLookup(x)
-	}
+func (m *mirror) insert(x *Index, id uint32) {
 	e := m.alloc(x, id|freshFlag)
 	m.link(m.newest, e)
 	m.link(e, 0)
-	m.lookup.insert(x.mix.place(uint64(id)), e)
+	m.enter(x, id, e)
 	m.n++
-	return e
-}
-
-func (m *mirror) growLookup(x *Index) {
-	t := m.lookup.larger(m.lookup.room() + 1)
-	for e := m.oldest; e != 0; e = m.node(e).newer() {
-		if w := m.node(e).word(); w&markFlag == 0 {
-			t.insert(x.mix.place(uint64(w&idMask)), e)
-		}
-	}
-	x.bytes.Add(int64(len(t)-len(m.lookup)) * bucketBytes)
-	m.lookup = t
-}
-
-// find returns the entry of a block, or 0.
-func (m *mirror) find(x *Index, id uint32) uint32 {
-	place := x.mix.place(uint64(id))
-	tag := tagOf(place)
-	b := m.lookup.home(place)
-	for range m.lookup {
-		bk := &m.lookup[b]
-		for c := bk.match(tag); c != 0; c &= c - 1 {
-			if e := bk.ref(c); m.node(e).word()&(markFlag|idMask) == id {
-				return e
-			}
-		}
-		if !bk.passed() {
-			break
-		}
-		b = m.lookup.after(b)
-	}
-	return 0
 }
 
 // renew moves the run of neighbours from a to b to the newest end; 0, 0 is an
@@ -219,7 +184,7 @@ func (m *mirror) cut(a, b uint32) {
 
 // remove forgets an entry.
 func (m *mirror) remove(x *Index, e uint32) {
-	m.lookup.remove(x.mix.place(uint64(m.node(e).word()&idMask)), e)
+	m.leave(x, m.node(e).word()&idMask, e)
 	m.cut(e, e)
 	m.release(e)
 	m.n--
@@ -245,8 +210,8 @@ func (m *mirror) publish(x *Index) {
 
 // drop gives back the memory of an empty mirror.
 func (m *mirror) drop(x *Index) {
-	x.bytes.Add(-int64(len(m.nodes))*(nodesBytes+8) - int64(len(m.lookup))*bucketBytes)
-	m.nodes, m.lookup = nil, nil
+	x.bytes.Add(-int64(len(m.nodes))*(nodesBytes+8) - m.lookup.bytes())
+	m.nodes, m.lookup = nil, lookup{}
 	m.marks, m.oldest, m.newest, m.mark = 0, 0, 0, 0
 	m.used, m.freeAt, m.freeTo = 0, 0, 0
 }

@@ -23,14 +23,14 @@ func unpackUse(u uint64) (tick uint32, popularity float32) {
 // decay computes what is left at one tick of popularities of earlier ticks. It
 // remembers its last answer: the blocks of a chain mostly share their ticks.
 type decay struct {
-	now     uint32
-	perTick float64 // -1/tau
-	tick    uint32
-	factor  float32
+	now    uint32
+	rate   float64
+	tick   uint32
+	factor float32
 }
 
 func (x *Index) decayAt(now uint32) decay {
-	return decay{now: now, perTick: -1 / math.Float64frombits(x.tau.Load()), tick: now, factor: 1}
+	return decay{now: now, rate: math.Float64frombits(x.decay.Load()), tick: now, factor: 1}
 }
 
 // use returns the word after one more registration.
@@ -49,13 +49,14 @@ func (d *decay) left(u uint64) float32 {
 
 func (d *decay) since(tick uint32) {
 	d.tick = tick
-	d.factor = float32(math.Exp(d.perTick * float64(age(d.now, tick))))
+	d.factor = float32(math.Exp(d.rate * float64(age(d.now, tick))))
 }
 
 // Hot returns the largest h ≥ from such that each block k of the chain that was
 // queried, from ≤ k < h, is worth one more owner: its popularity at now is at
 // least ratio times (number of its owners + 1). Blocks that the query did not
-// look at, some way behind the first one that no candidate holds, are not hot. No allocations, about 5 ns a block.
+// look at, some way behind the first one that no candidate holds, are not hot.
+// No allocations, about 5 ns a block.
 func (x *Index) Hot(now time.Time, q *Query, from int, ratio float64) int {
 	d := x.decayAt(x.tick(now))
 	h := max(from, 0)

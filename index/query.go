@@ -17,7 +17,7 @@ type Query struct {
 
 	found  []spot // of the leading blocks, as far as they were looked up
 	last   uint64 // the hash of the last of them
-	misses int    // how many of them were not there
+	misses int    // how many of them were not there then
 	warm   uint64 // keeps loads alive whose only use is to fetch memory
 }
 
@@ -121,14 +121,14 @@ func (q *Query) narrow(from int, alive *Bitmap) {
 	a0, a1, a2, a3 := alive[0], alive[1], alive[2], alive[3]
 	for k := from; k < len(q.found); k++ {
 		var n0, n1, n2, n3 uint64
-		if f := &q.found[k]; f.holds() {
+		if f := &q.found[k]; f.chunk != nil {
 			r := f.record()
 			n0, n1 = a0&r.owners[0].Load(), a1&r.owners[1].Load()
 			if a2|a3 != 0 {
 				far := &f.chunk.far[f.id%chunkLen]
 				n2, n3 = a2&far[0].Load(), a3&far[1].Load()
 			}
-			if r.key.Load() != f.key { // another block's owners, perhaps
+			if r.key.Load() != f.key { // not what lookup found; these may be another block's owners
 				n0, n1, n2, n3 = 0, 0, 0, 0
 			}
 		}

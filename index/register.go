@@ -74,7 +74,7 @@ func (x *Index) register(tick uint32, hashes []uint64, q *Query, head Registrati
 		m.publish(x)
 		m.mu.Unlock()
 		if p.insert {
-			x.blocks.Add(-p.room)
+			x.release(p.room)
 			return p.Registration
 		}
 		if try == maxTries || !x.makeRoom(need) {
@@ -89,7 +89,7 @@ func (x *Index) register(tick uint32, hashes []uint64, q *Query, head Registrati
 const maxTries = 16
 
 // locate looks up what q does not know yet and returns how many of the blocks
-// do not exist.
+// do not exist, as far as q knows.
 func (x *Index) locate(q *Query, hashes []uint64) int64 {
 	for len(q.found) < len(hashes) {
 		x.lookup(q, hashes)
@@ -118,6 +118,14 @@ func (x *Index) reserve(n int64) bool {
 		}
 	}
 	return true
+}
+
+// release gives back n blocks, promised or gone. Mostly there are none, and then
+// the word that all registrations share is left alone.
+func (x *Index) release(n int64) {
+	if n != 0 {
+		x.blocks.Add(-n)
+	}
 }
 
 // pass is one walk over a chain from tail to head, under the mirror's lock.
@@ -153,7 +161,7 @@ func (p *pass) run(hashes []uint64) {
 		o := wasOwned
 		if !f.ownedBy(p.pod) {
 			if o = notOwned; p.insert {
-				o = p.own(f, hashes[k])
+				o = p.x.own(p.pod, f, hashes[k], packUse(p.decay.now, 0), &p.room)
 			}
 		}
 		switch o {
@@ -231,14 +239,4 @@ func (p *pass) refresh(k int, e uint32) {
 		return
 	}
 	p.m.node(e).setWord(w &^ freshFlag)
-}
-
-// own makes the pod an owner of a block that the query did not see it own.
-func (p *pass) own(f *spot, hash uint64) ownership {
-	unknown := f.chunk == nil
-	o := p.x.own(p.pod, f, spread(hash), packUse(p.decay.now, 0), &p.room)
-	if unknown && o != notOwned {
-		p.q.misses--
-	}
-	return o
 }

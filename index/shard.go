@@ -15,17 +15,18 @@ type shard struct {
 // keepRecords is how many records an empty shard may keep for the next blocks.
 const keepRecords = 4 * chunkLen
 
-// own makes pod an owner of the block with the spread hash, creating its record
+// own makes pod an owner of the block with the hash, creating its record
 // if there is none: from the reserved room if any is left, else from what can be
 // reserved now. at is the caller's guess where the record is, and learns where
 // it is. The caller holds the pod's mirror lock.
-func (x *Index) own(pod uint8, at *spot, spread uint64, use uint64, room *int64) ownership {
-	no, key := uint8(spread>>keyBits), spread&keyMask
+func (x *Index) own(pod uint8, at *spot, hash uint64, use uint64, room *int64) ownership {
+	sp := spread(hash)
+	no, key := uint8(sp>>keyBits), sp&keyMask
 	s := &x.shards[no]
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !at.holds() {
-		place := x.mix.place(spread)
+		place := x.mix.place(sp)
 		c, n, k := x.views[no].Load().find(place, key)
 		if c == nil {
 			if *room == 0 && !x.reserve(1) {

@@ -27,7 +27,6 @@ type table []bucket
 type bucket [8]atomic.Uint64
 
 const (
-	bucketItems = 15
 	bucketFill  = 13 // items a bucket at which the owner should grow
 	bucketBytes = 64
 

@@ -185,7 +185,7 @@ func audit(x *Index) error {
 			return fmt.Errorf("pod %d: %w", pod, err)
 		}
 		entries += n
-		bytes += int64(len(m.nodes))*(nodesBytes+8) + int64(len(m.lookup))*bucketBytes
+		bytes += int64(len(m.nodes))*(nodesBytes+8) + m.lookup.bytes()
 	}
 	if entries != owned {
 		return fmt.Errorf("%d entries, but %d owner bits", entries, owned)

@@ -24,7 +24,7 @@ func (x *Index) Undo(r Registration, c Chain) {
 	for _, s := range r.more {
 		gone += x.takeBack(m, r.pod, s, hashes)
 	}
-	x.blocks.Add(-gone)
+	x.release(gone)
 	m.publish(x)
 }
 
