@@ -36,15 +36,14 @@ type balancer struct {
 	bodies bodyMemory
 
 	mu     sync.Mutex
-	claims []*claim // configurations that have started, the newest last
+	claims []*claim // configurations that have begun, the newest last
 	chain  chain.Options
 	stop   context.CancelFunc
 	newest settings // those in effect
 }
 
-// loadBalancer returns the balancer of that name and takes a reference to it.
-// A new one gets its pods at once: nobody else uses it, and requests may come
-// before the configuration has wholly started.
+// loadBalancer returns the balancer of that name and takes a reference to it. A
+// new one has no pods until the configuration begins.
 func loadBalancer(name string, s settings) (*balancer, error) {
 	v, _, err := balancers.LoadOrNew(name, func() (caddy.Destructor, error) {
 		blocks := index.New(s.index)
@@ -56,9 +55,6 @@ func loadBalancer(name string, s settings) (*balancer, error) {
 			newest: s,
 		}
 		b.health = health.New(b.fleet, b.turned)
-		if _, err := b.fleet.Apply(time.Now(), s.pods); err != nil {
-			return nil, err
-		}
 		return b, nil
 	})
 	if err != nil {
@@ -81,6 +77,14 @@ func allBalancers() []*balancer {
 		return 1
 	})
 	return all
+}
+
+// fits says whether the balancer could adopt c.
+func (b *balancer) fits(c *claim) error {
+	if err := b.fleet.Fits(c.pods); err != nil {
+		return fmt.Errorf("balancer %q: %w", b.name, err)
+	}
+	return nil
 }
 
 // adopt puts c's settings into effect.
@@ -172,7 +176,7 @@ func (b *balancer) Destruct() error {
 	return nil
 }
 
-// handler returns a handler of the newest configuration that has started, nil
+// handler returns a handler of the newest configuration that has begun, nil
 // before the first has.
 func (b *balancer) handler() *Handler {
 	b.mu.Lock()

@@ -58,6 +58,7 @@ type Handler struct {
 	effective *config.Balancer
 	legs      *reverseproxy.Handler // sends prefill legs: Proxy without response handlers
 	transport *podTransport
+	app       *App
 	state     *balancer
 	metrics   *metrics
 	logger    *zap.Logger
@@ -121,8 +122,8 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	if err != nil {
 		return fmt.Errorf("loading the calinix app: %w", err)
 	}
-	h.state, err = app.(*App).claim(h)
-	if err != nil {
+	h.app = app.(*App)
+	if h.state, err = h.app.claim(h); err != nil {
 		return err
 	}
 	name := h.effective.Name
@@ -252,6 +253,7 @@ func (h *Handler) modeFor(wanted mode) mode {
 
 // ServeHTTP implements [caddyhttp.MiddlewareHandler].
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	h.app.await(r.Context())
 	x := &exchange{h: h, w: w, r: r, next: next}
 	defer x.release()
 	x.serveRequest()

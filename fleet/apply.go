@@ -45,6 +45,17 @@ func (f *Fleet) Apply(_ time.Time, desired []Pod) (Diff, error) {
 	return diff, nil
 }
 
+// Fits says whether Apply would succeed as things stand, and changes nothing.
+func (f *Fleet) Fits(desired []Pod) error {
+	if err := check(desired); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_, err := f.plan(desired)
+	return err
+}
+
 // clear makes the index forget the pod of a slot in which nothing is left to
 // happen, and frees the slot.
 func (f *Fleet) clear(slot uint8) {
@@ -80,57 +91,74 @@ func check(desired []Pod) error {
 // removed are the slots of pods that were removed: with legs left, or without.
 type removed struct{ busy, idle index.Bitmap }
 
-// apply does what Apply says, but for wiping the slots of removed pods.
-func (f *Fleet) apply(desired []Pod) (diff Diff, gone removed, err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+// plan is what an Apply has to do.
+type plan struct {
+	at   []int        // the slot of each desired pod, -1 if it needs one
+	kept index.Bitmap // slots whose pods stay
+	need int          // how many pods need a slot
+	room index.Bitmap // slots that are free
+	gone removed
+}
 
-	at, kept := f.match(desired)
-	need, room := 0, index.Bitmap{}
-	for _, slot := range at {
+// plan finds out what Apply has to do, and whether it can. Guarded by mu.
+func (f *Fleet) plan(desired []Pod) (p plan, err error) {
+	p.at, p.kept = f.match(desired)
+	for _, slot := range p.at {
 		if slot < 0 {
-			need++
+			p.need++
 		}
 	}
 	for i := range f.slots {
 		switch s := &f.slots[i]; {
 		case s.life == free:
-			room.Set(i)
-		case s.life == live && !kept.Has(i) && f.view.Inflight(uint8(i)) == 0:
-			gone.idle.Set(i)
-		case s.life == live && !kept.Has(i):
-			gone.busy.Set(i)
+			p.room.Set(i)
+		case s.life == live && !p.kept.Has(i) && f.view.Inflight(uint8(i)) == 0:
+			p.gone.idle.Set(i)
+		case s.life == live && !p.kept.Has(i):
+			p.gone.busy.Set(i)
 		}
 	}
-	if have := room.Count() + gone.idle.Count(); need > have {
-		return Diff{}, removed{}, fmt.Errorf(
+	if have := p.room.Count() + p.gone.idle.Count(); p.need > have {
+		return plan{}, fmt.Errorf(
 			"%d new pods, but only %d of %d slots are free: the others still finish requests of removed pods; try again later",
-			need, have, MaxPods)
+			p.need, have, MaxPods)
 	}
+	return p, nil
+}
 
+// apply does what Apply says, but for wiping the slots of removed pods.
+func (f *Fleet) apply(desired []Pod) (diff Diff, gone removed, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	todo, err := f.plan(desired)
+	if err != nil {
+		return Diff{}, removed{}, err
+	}
+	gone = todo.gone
 	for _, slot := range f.ranked() {
 		if gone.busy.Has(int(slot)) || gone.idle.Has(int(slot)) {
 			diff.Removed = append(diff.Removed, f.slots[slot].pod.ID)
 			f.remove(slot)
 		}
 	}
-	for room.Count() < need {
+	for todo.room.Count() < todo.need {
 		// So many pods change at once that this slot is needed before its
 		// entries can be wiped without the lock.
 		i := gone.idle.Next(0)
 		gone.idle.Clear(i)
 		f.index.Wipe(uint8(i))
-		room.Set(i)
+		todo.room.Set(i)
 	}
 	for i := range desired {
-		p, slot := &desired[i], at[i]
+		p, slot := &desired[i], todo.at[i]
 		if slot < 0 {
-			slot = room.Next(0)
-			room.Clear(slot)
+			slot = todo.room.Next(0)
+			todo.room.Clear(slot)
 			f.reuse++
 			f.slots[slot].gen++
 		}
-		if !kept.Has(slot) {
+		if !todo.kept.Has(slot) {
 			f.add(uint8(slot), p)
 			diff.Added = append(diff.Added, p.ID)
 		}

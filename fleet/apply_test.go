@@ -192,6 +192,9 @@ func TestApplyRefuses(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("%v, want %q", err, tc.want)
 			}
+			if fits := f.Fits(tc.pods); fmt.Sprint(fits) != fmt.Sprint(err) {
+				t.Errorf("Fits says %v, Apply %v", fits, err)
+			}
 			if after := fmt.Sprint(f.Snapshot()); after != before {
 				t.Errorf("changed from %s to %s", before, after)
 			}
@@ -220,9 +223,15 @@ func TestFullHouse(t *testing.T) {
 	if _, err := f.Apply(epoch, single(256)); err == nil || !strings.Contains(err.Error(), "256 new pods, but only 255 of 256 slots are free") {
 		t.Errorf("error %v", err)
 	}
+	if err := f.Fits(single(256)); err == nil || !strings.Contains(err.Error(), "256 new pods, but only 255 of 256 slots are free") {
+		t.Errorf("Fits says %v", err)
+	}
 	if after := fmt.Sprint(f.Snapshot()); after != before {
 		t.Error("a refused change changed something")
 	}
 	l.End(epoch, outcome.Answered)
+	if err := f.Fits(single(256)); err != nil {
+		t.Errorf("Fits says %v", err)
+	}
 	apply(t, f, single(256))
 }
