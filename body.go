@@ -2,17 +2,11 @@ package calinix
 
 import (
 	"bytes"
-	"compress/flate"
-	"compress/zlib"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 	"sync/atomic"
-
-	"github.com/klauspost/compress/gzip"
-	"github.com/klauspost/compress/zstd"
 )
 
 // Errors of reading a body; each becomes an answer of its own.
@@ -89,7 +83,7 @@ func readBody(r *http.Request, m *bodyMemory, lim bodyLimits) (*body, error) {
 		return nil, err
 	}
 	b.raw = raw
-	b.decoded, err = b.decode(r.Header, lim)
+	b.decoded, err = b.decode(r.Context(), r.Header, lim)
 	if err != nil {
 		b.release()
 		return nil, err
@@ -194,50 +188,4 @@ func atEnd(src io.Reader) error {
 			return fmt.Errorf("reading request body: %w", err)
 		}
 	}
-}
-
-// decode undoes the Content-Encoding, so that a compressed prompt is routed
-// like the plain one. What cannot be decoded is not an error of ours: the pod
-// gets the client's bytes and answers for itself. A bomb is: it would cost
-// memory here.
-func (b *body) decode(h http.Header, lim bodyLimits) ([]byte, error) {
-	encoding := strings.ToLower(strings.TrimSpace(h.Get("Content-Encoding")))
-	if encoding == "" || encoding == "identity" {
-		return b.raw, nil
-	}
-	src, err := decoder(encoding, b.raw)
-	if err != nil {
-		return nil, nil
-	}
-	defer src.Close()
-	plain, err := b.readAll(src, -1, lim)
-	switch {
-	case errors.Is(err, errBodyTooLarge), errors.Is(err, errBodyMemory):
-		return nil, err
-	case err != nil:
-		b.shrink(int64(len(b.raw)))
-		return nil, nil
-	}
-	return plain, nil
-}
-
-// decoder returns a reader that undoes one HTTP content coding.
-func decoder(encoding string, raw []byte) (io.ReadCloser, error) {
-	switch encoding {
-	case "gzip", "x-gzip":
-		return gzip.NewReader(bytes.NewReader(raw))
-	case "deflate":
-		// HTTP's deflate is zlib; some senders leave its header out.
-		if z, err := zlib.NewReader(bytes.NewReader(raw)); err == nil {
-			return z, nil
-		}
-		return flate.NewReader(bytes.NewReader(raw)), nil
-	case "zstd":
-		z, err := zstd.NewReader(bytes.NewReader(raw), zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(64<<20))
-		if err != nil {
-			return nil, err
-		}
-		return z.IOReadCloser(), nil
-	}
-	return nil, fmt.Errorf("content encoding %q is not known", encoding)
 }

@@ -45,21 +45,21 @@ func (c *capture) Write(p []byte) (int, error) {
 
 // plain returns the body with its Content-Encoding undone.
 func (c *capture) plain() ([]byte, error) {
-	encoding := c.header.Get("Content-Encoding")
-	if encoding == "" || encoding == "identity" {
+	codings := contentCodings(c.header)
+	if len(codings) == 0 {
 		return c.body.Bytes(), nil
 	}
-	src, err := decoder(encoding, c.body.Bytes())
+	src, err := decoder(codings, c.body.Bytes(), int64(c.limit))
 	if err != nil {
 		return nil, fmt.Errorf("decoding the prefill pod's answer: %w", err)
 	}
 	defer src.Close()
-	plain, err := io.ReadAll(io.LimitReader(src, int64(c.limit)+1))
-	if err != nil {
-		return nil, fmt.Errorf("decoding the prefill pod's answer: %w", err)
-	}
-	if len(plain) > c.limit {
+	plain, err := io.ReadAll(src)
+	switch {
+	case errors.Is(err, errBodyTooLarge):
 		return nil, errCaptureFull
+	case err != nil:
+		return nil, fmt.Errorf("decoding the prefill pod's answer: %w", err)
 	}
 	return plain, nil
 }

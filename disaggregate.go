@@ -66,7 +66,7 @@ func (x *exchange) stripped() ([]byte, error) {
 	}
 	// From here on the body is ours, and no longer compressed.
 	x.r.Header.Del("Content-Encoding")
-	x.body.decoded = without
+	x.body.decoded, x.body.raw = without, nil
 	return without, nil
 }
 

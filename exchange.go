@@ -48,6 +48,20 @@ type work struct {
 
 var works = sync.Pool{New: func() any { return new(work) }}
 
+// keptBlocks is the longest chain whose memory is kept for the next request.
+const keptBlocks = 1 << 16
+
+// putBack gives the work to the next request, with nothing of this one's, and no
+// more memory than usual requests need.
+func (w *work) putBack() {
+	if len(w.chain.Hashes()) > keptBlocks {
+		return
+	}
+	w.request.Reset()
+	w.chain.Reset(chain.Options{}, 0, nil)
+	works.Put(w)
+}
+
 // prepare reads the request: routing headers, body, prompt. It is stage one of
 // four; nothing has been asked of the fleet when it returns.
 func (x *exchange) prepare() *apiError {
@@ -64,6 +78,7 @@ func (x *exchange) prepare() *apiError {
 	if err != nil {
 		return x.bodyError(err)
 	}
+	stripRoutingHeaders(x.r.Trailer)
 	x.body, x.read = b, x.h.now()
 	x.work = works.Get().(*work)
 	req := &x.work.request
@@ -192,7 +207,7 @@ func (x *exchange) release() {
 		l.End(x.h.now(), outcome.Unsent) // has no effect unless something has panicked
 	}
 	if x.work != nil {
-		works.Put(x.work)
+		x.work.putBack()
 		x.work = nil
 	}
 	if x.body != nil {

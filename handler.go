@@ -12,6 +12,10 @@ func (x *exchange) serveRequest() {
 		x.refuse(x.leg(), outcome.Rejected, refused)
 		return
 	}
+	if x.gone() {
+		x.refuse(x.leg(), outcome.ClientGone, errClientGone)
+		return
+	}
 	x.h.state.budget.Count(x.read)
 	if x.route.mode == modeDispatch {
 		x.disaggregate()

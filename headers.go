@@ -49,16 +49,15 @@ type routingHeaders struct {
 // takeRoutingHeaders reads the client's routing headers and removes them, along
 // with every other header of ours and of other routers, from h. An unknown mode
 // is an error that the client gets as 400; the headers are removed all the same.
+// Only their own spelling is read; whatever a server behind the pods might take
+// for it is removed.
 func takeRoutingHeaders(h http.Header) (routingHeaders, *apiError) {
 	out := routingHeaders{session: sessionHeader(h), requestID: h.Get(headerRequestID)}
 	if !usableRequestID(out.requestID) {
 		out.requestID = uuid.NewString()
 	}
 	wanted, named := h[headerMode]
-	stripOwnHeaders(h)
-	for _, name := range foreignRoutingHeaders {
-		delete(h, name)
-	}
+	stripRoutingHeaders(h)
 	keepOwnHeaders(h)
 	if !named || len(wanted) == 0 {
 		return out, nil
@@ -78,13 +77,65 @@ func takeRoutingHeaders(h http.Header) (routingHeaders, *apiError) {
 	return out, nil
 }
 
+// stripRoutingHeaders removes what no client may tell a pod: our headers, and
+// those of other routers.
+func stripRoutingHeaders(h http.Header) {
+	for name := range h {
+		if isOwnHeader(name) || slices.ContainsFunc(foreignRoutingHeaders, func(foreign string) bool {
+			return len(name) == len(foreign) && spells(name, foreign)
+		}) {
+			delete(h, name)
+		}
+	}
+}
+
+// ownHeaderPrefix starts the names of every header that is ours.
+const ownHeaderPrefix = "X-Calinix-"
+
+// isOwnHeader reports whether a header of that name is one of ours.
+func isOwnHeader(name string) bool {
+	return len(name) >= len(ownHeaderPrefix) && spells(name, ownHeaderPrefix)
+}
+
+// stripOwnHeaders removes every x-calinix-* header.
+func stripOwnHeaders(h http.Header) {
+	for name := range h {
+		if isOwnHeader(name) {
+			delete(h, name)
+		}
+	}
+}
+
+// spells reports whether name, which is at least as long, begins with a header's
+// name as the least strict of servers read it: without regard to case, and with
+// _ or . for -, as CGI, WSGI and PHP fold them. Caddy drops such names unless it
+// is told to expect them.
+func spells(name, want string) bool {
+	for i := range len(want) {
+		if foldHeaderByte(name[i]) != foldHeaderByte(want[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func foldHeaderByte(c byte) byte {
+	switch {
+	case 'A' <= c && c <= 'Z':
+		return c + 'a' - 'A'
+	case c == '_', c == '.':
+		return '-'
+	}
+	return c
+}
+
 // keepOwnHeaders takes our headers out of the client's list of those that end
 // at the next hop: they are ours to send, and not the client's to remove.
 func keepOwnHeaders(h http.Header) {
 	for i, list := range h["Connection"] {
 		tokens := strings.Split(list, ",")
 		others := slices.DeleteFunc(slices.Clone(tokens), func(token string) bool {
-			return strings.HasPrefix(http.CanonicalHeaderKey(strings.TrimSpace(token)), ownHeaderPrefix)
+			return isOwnHeader(strings.TrimSpace(token))
 		})
 		if len(others) < len(tokens) {
 			h["Connection"][i] = strings.Join(others, ",")

@@ -29,6 +29,11 @@ func (x *exchange) serve(kind outcome.Leg, role fleet.Role, payload []byte, leas
 		x.decided(lease)
 	}
 	for try := 0; ; try++ {
+		if x.gone() {
+			lease.End(x.h.now(), outcome.Unsent)
+			x.refuse(kind, outcome.ClientGone, errClientGone)
+			return
+		}
 		tried.Set(int(lease.Ref().Slot))
 		x.enroute(kind, lease)
 		next := x.spare(kind, role, try, &tried)
@@ -77,7 +82,11 @@ func (x *exchange) flushEnd() {
 func (x *exchange) endLeg(kind outcome.Leg, lease *fleet.Lease, l *leg, out outcome.Outcome) {
 	now := x.h.now()
 	ref, id := lease.Ref(), lease.Pod().ID
-	lease.End(now, out)
+	if out == outcome.ClientGone && !l.last.connected.Load() {
+		lease.End(now, outcome.Unsent) // the pod has seen nothing of the prompt
+	} else {
+		lease.End(now, out)
+	}
 	x.h.state.failed(now, ref, out)
 	x.h.count(x.route.mode, kind, id, out.MetricCode(kind, l.status))
 	if out.PassiveFailure() {

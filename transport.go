@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptrace"
-	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -124,9 +124,11 @@ func (t *podTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	// GetBody stays unset on purpose: with it net/http would itself repeat a
 	// POST that carries an Idempotency-Key, however late the connection broke.
 	req.GetBody = nil
-	resp, err := t.pooled.RoundTrip(l.traced(req))
+	header := req.Header
+	req.Header = loggable(header) // Caddy logs req when this returns
+	resp, err := t.pooled.RoundTrip(l.traced(req, header))
 	if err != nil && l.last.stale(err) && req.Context().Err() == nil {
-		resp, err = t.fresh.RoundTrip(l.traced(l.rewound(req)))
+		resp, err = t.fresh.RoundTrip(l.traced(l.rewound(req), header))
 	}
 	if err != nil {
 		l.failed(err)
@@ -139,9 +141,31 @@ func (t *podTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, errStatusRetried
 	}
 	if resp.StatusCode != http.StatusSwitchingProtocols {
-		resp.Body = &legBody{ReadCloser: resp.Body, leg: l}
+		stripOwnHeaders(resp.Trailer) // names that were announced; values come with the end
+		resp.Body = &legBody{ReadCloser: resp.Body, leg: l, resp: resp}
 	}
 	return resp, nil
+}
+
+// unlogged are headers that reach the pods and no log line about a leg: the
+// session keys of other routers, and keys of API accounts under names that Caddy
+// does not know for credentials.
+var unlogged = []string{"X-Session-Id", "X-Conversation-Id", "X-Api-Key", "Api-Key", "X-Goog-Api-Key"}
+
+// loggable returns h without what no log may have; h itself if it has none of
+// it.
+func loggable(h http.Header) http.Header {
+	shown := h
+	for _, name := range unlogged {
+		if _, there := h[name]; !there {
+			continue
+		}
+		if len(shown) == len(h) {
+			shown = maps.Clone(h)
+		}
+		delete(shown, name)
+	}
+	return shown
 }
 
 // errStatusRetried ends an attempt whose status is in retryStatus while another
@@ -164,8 +188,8 @@ func (t *podTransport) CloseIdleConnections() {
 	t.pooled.Transport.CloseIdleConnections()
 }
 
-// traced attaches observers of one round trip to req.
-func (l *leg) traced(req *http.Request) *http.Request {
+// traced is req with this header, and with observers of one round trip.
+func (l *leg) traced(req *http.Request, header http.Header) *http.Request {
 	a := new(attempt)
 	l.last = a
 	trace := &httptrace.ClientTrace{
@@ -180,7 +204,9 @@ func (l *leg) traced(req *http.Request) *http.Request {
 		},
 		GotFirstResponseByte: func() { a.answering.Store(true) },
 	}
-	return req.WithContext(httptrace.WithClientTrace(req.Context(), trace))
+	out := req.WithContext(httptrace.WithClientTrace(req.Context(), trace))
+	out.Header = header
+	return out
 }
 
 // stale reports whether err is the end of a reused connection that the pod had
@@ -204,7 +230,8 @@ func (l *leg) rewound(req *http.Request) *http.Request {
 // ended it early.
 type legBody struct {
 	io.ReadCloser
-	leg *leg
+	leg  *leg
+	resp *http.Response
 }
 
 func (b *legBody) Read(p []byte) (int, error) {
@@ -212,7 +239,10 @@ func (b *legBody) Read(p []byte) (int, error) {
 	if n > 0 {
 		b.leg.firstByte()
 	}
-	if err != nil && !errors.Is(err, io.EOF) {
+	switch {
+	case errors.Is(err, io.EOF):
+		stripOwnHeaders(b.resp.Trailer)
+	case err != nil:
 		b.leg.broke(err)
 	}
 	return n, err
@@ -229,16 +259,4 @@ func isDialError(err error) bool {
 func isTimeout(err error) bool {
 	var t interface{ Timeout() bool }
 	return errors.As(err, &t) && t.Timeout()
-}
-
-// ownHeaderPrefix starts the names of every header that is ours.
-const ownHeaderPrefix = "X-Calinix-"
-
-// stripOwnHeaders removes every x-calinix-* header.
-func stripOwnHeaders(h http.Header) {
-	for name := range h {
-		if strings.HasPrefix(name, ownHeaderPrefix) {
-			delete(h, name)
-		}
-	}
 }
