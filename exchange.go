@@ -197,6 +197,7 @@ func (x *exchange) finish(out outcome.Outcome, e *apiError) {
 	if x.h.showHeaders {
 		x.route.set(x.w.Header())
 	}
+	x.placeholders() // of a decision that was not made, they are empty
 	e.write(x.w)
 }
 
