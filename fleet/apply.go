@@ -195,6 +195,9 @@ func (f *Fleet) add(slot uint8, p *Pod) {
 	s := &f.slots[slot]
 	s.life, s.drained = live, undecided
 	f.view.ID[slot] = selection.IDHash(p.ID)
+	if f.view.Inflight(slot) == 0 {
+		f.view.ClearQueue(slot)
+	}
 	f.byID[p.ID] = slot
 	setBit(&f.up, slot, !p.Down)
 }

@@ -16,7 +16,10 @@ type Ask struct {
 	// Chain is that of the prompt; nil or empty: there is no prompt, and caches
 	// play no part. It must stay as it is until the lease has ended
 	// or its first byte has come.
-	Chain index.Chain
+	Chain Chain
+	// Tokens is the length of the prompt in estimated tokens of the engine; 0:
+	// by the length of the chain's text.
+	Tokens int
 	// Key is a hash of the prompt, by which equals are told apart, if HasKey;
 	// without one the legs take equals in turn.
 	Key    uint64
@@ -35,13 +38,20 @@ type Ask struct {
 	Strategy selection.Strategy
 	Weights  selection.Weights
 	TieBreak selection.TieBreak
+	// TTFT are the constants of ExpectedTTFT; its prefill rate counts with every
+	// strategy, since others may look at the same pods. Zero: the defaults.
+	TTFT selection.TTFT
+	// Whole says that the answer comes in one piece: its first byte will tell
+	// nothing of when the prompt was computed, and that is estimated.
+	Whole bool
 }
 
 // work is what a decision needs room for.
 type work struct {
 	query   index.Query
 	request selection.Request
-	session int32 // entry of the session in the memory, 0 if unknown
+	work    []float64 // of request
+	session int32     // entry of the session in the memory, 0 if unknown
 }
 
 var works = sync.Pool{New: func() any { return new(work) }}
@@ -68,7 +78,7 @@ func (f *Fleet) Begin(now time.Time, a *Ask, l *Lease) error {
 		if usable.Empty() {
 			return refusal(&s, a.Role)
 		}
-		w.fill(f.index, a, prompt, usable)
+		w.fill(now, f.index, a, prompt, usable)
 
 		f.mu.Lock()
 		if f.reuse != reuse {
@@ -96,17 +106,21 @@ func (f *Fleet) Begin(now time.Time, a *Ask, l *Lease) error {
 
 // fill asks the index and makes the part of the selection's request that needs
 // no lock.
-func (w *work) fill(x *index.Index, a *Ask, prompt bool, pods index.Bitmap) {
+func (w *work) fill(now time.Time, x *index.Index, a *Ask, prompt bool, pods index.Bitmap) {
 	w.request = selection.Request{
 		Strategy: a.Strategy, Weights: a.Weights, TieBreak: a.TieBreak,
 		Sticky: selection.None, Key: a.Key, HasKey: a.HasKey,
 	}
-	if !prompt {
-		w.query.Frames = w.query.Frames[:0]
-		return
+	if prompt {
+		x.Query(&w.query, a.Chain, pods)
+	} else {
+		x.Query(&w.query, nil, pods)
 	}
-	x.Query(&w.query, a.Chain, pods)
-	if w.request.Frames = w.query.Frames; len(w.request.Frames) > 0 {
+	w.request.Frames = w.query.Frames
+	switch {
+	case a.Strategy == selection.ExpectedTTFT:
+		w.weigh(now, x, a)
+	case len(w.request.Frames) > 0:
 		// Shares of the prompt are only needed if somebody holds a share.
 		w.request.Blocks = a.Chain.Complete()
 	}
@@ -128,6 +142,8 @@ func (f *Fleet) pick(now time.Time, a *Ask, w *work) (slot uint8, err error) {
 // mu.
 func (f *Fleet) complete(now time.Time, a *Ask, w *work, draws *rand.PCG) {
 	r := &w.request
+	r.Now = f.clock(now)
+	f.settle(r.Now)
 	r.Turn = f.turn[a.Role]
 	if a.Strategy == selection.Random {
 		r.Draw = draws.Uint64()

@@ -73,7 +73,7 @@ func TestBeginAllocatesNothing(t *testing.T) {
 		l.End(epoch, outcome.Answered)
 	}
 	for _, a.Strategy = range []selection.Strategy{
-		selection.Random, selection.CacheAware, selection.LeastLoaded, selection.RoundRobin,
+		selection.Random, selection.CacheAware, selection.LeastLoaded, selection.RoundRobin, selection.ExpectedTTFT,
 	} {
 		for range 100 {
 			leg()

@@ -30,7 +30,10 @@ func (f *Fleet) Explain(now time.Time, a *Ask) (all []Candidate, picked int) {
 		f.mu.Lock()
 		pods, reuse := f.role[a.Role], f.reuse
 		f.mu.Unlock()
-		w.fill(f.index, a, prompt, pods)
+		w.fill(now, f.index, a, prompt, pods)
+		if prompt {
+			w.request.Blocks = a.Chain.Complete()
+		}
 
 		f.mu.Lock()
 		if f.reuse == reuse {
@@ -41,10 +44,13 @@ func (f *Fleet) Explain(now time.Time, a *Ask) (all []Candidate, picked int) {
 	defer f.mu.Unlock()
 	draws := f.draws // the next pick draws the same number
 	if a.AssumeNear && f.has(a.Near) {
-		f.view.Add(a.Near.Slot, 1)
-		defer f.view.Add(a.Near.Slot, -1)
+		undo := f.assume(now, a)
+		defer undo()
 		if prompt && f.role[a.Role].Has(int(a.Near.Slot)) {
 			w.hold(a.Near.Slot, a.Chain.Complete())
+			if a.Strategy == selection.ExpectedTTFT {
+				w.weigh(now, f.index, a)
+			}
 		}
 		if a.Strategy == selection.Random {
 			draws.Uint64()
@@ -71,6 +77,18 @@ func (f *Fleet) Explain(now time.Time, a *Ask) (all []Candidate, picked int) {
 		})
 	}
 	return all, picked
+}
+
+// assume counts the prefill leg that is to be taken for begun, but for what it
+// has to compute, which no decode leg asks for. Guarded by mu until undo.
+func (f *Fleet) assume(now time.Time, a *Ask) (undo func()) {
+	slot, l := a.Near.Slot, selection.Load{Prompt: a.tokens()}
+	f.view.Add(slot, 1)
+	f.view.Queue(slot, l, f.clock(now), a.rate())
+	return func() {
+		f.view.Add(slot, -1)
+		f.view.Unqueue(slot, l)
+	}
 }
 
 // hold changes what the index has said to what it will say when the pod has

@@ -48,6 +48,12 @@ func (t *text) Extend(n int) int {
 func (t *text) Complete() int    { return t.Extend(len(t.hashes)) }
 func (t *text) Hashes() []uint64 { return t.hashes[:t.done] }
 
+// wordBytes is the length of a word: 16 tokens.
+const wordBytes = 64
+
+func (t *text) End(k int) int { return (k + 1) * wordBytes }
+func (t *text) Bytes() int    { return len(t.hashes) * wordBytes }
+
 // key is the tie-break's key of the prompt.
 func (t *text) key() uint64 { return t.hashes[len(t.hashes)-1] }
 

@@ -43,7 +43,9 @@ type Fleet struct {
 	reuse uint64
 	turn  [Roles]uint8 // rank of the pod picked last by rotation
 	draws rand.PCG
-	base  time.Time // origin of the sessions' clock
+	// estimates has the legs whose first byte comes with the end of the answer.
+	estimates estimates
+	base      time.Time // origin of the fleet's clock
 }
 
 // slot is what is known of the pod in a slot and not read in scoring.

@@ -23,6 +23,7 @@ type Lease struct {
 	chain        index.Chain
 	registration index.Registration
 	phase        phase // guarded by fleet.mu
+	queued       queued
 }
 
 // phase is how far a leg is.
@@ -55,38 +56,52 @@ func (f *Fleet) lease(now time.Time, a *Ask, w *work, slot uint8, l *Lease) {
 	l.fleet, l.pod, l.ref, l.role = f, s.pod, Ref{slot, s.gen}, a.Role
 	l.chain, l.registration, l.phase = nil, index.Registration{}, begun
 	l.Blocks = 0
+	l.queued = queued{load: a.load(l.Depth), rate: a.rate(), duty: a.duty()}
+	f.enqueue(f.clock(now), l, a.Whole)
 }
 
 // Start says that the request is now sent to the pod: from now on the leg counts
 // as running there. Reserved it has been since Begin.
-func (l *Lease) Start() { l.advance(running) }
+func (l *Lease) Start() {
+	if f := l.fleet; f != nil {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		l.advance(running)
+	}
+}
 
 // FirstByte says that the pod has begun to answer: it has computed the prompt,
 // and the registration of the chain stands, whatever comes.
-func (l *Lease) FirstByte(time.Time) { l.advance(answered) }
-
-// advance moves a leg on to a later phase.
-func (l *Lease) advance(to phase) {
-	f := l.fleet
-	if f == nil {
-		return
+func (l *Lease) FirstByte(now time.Time) {
+	if f := l.fleet; f != nil {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if l.advance(answered) {
+			at := f.clock(now)
+			f.settle(at)
+			f.compute(at, l)
+		}
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
+}
+
+// advance moves a leg on to a later phase and reports whether it was not there
+// yet. Guarded by fleet.mu.
+func (l *Lease) advance(to phase) bool {
 	if l.phase == ended || l.phase >= to {
-		return
+		return false
 	}
 	if l.phase == begun {
-		f.slots[l.ref.Slot].running[l.role]++
+		l.fleet.slots[l.ref.Slot].running[l.role]++
 	}
 	l.phase = to
+	return true
 }
 
 // End gives up the hold on the pod: the load is gone, and if the leg failed
 // before its first byte what was registered for it is taken back, but for what
 // others have come to rely on. Only the first End counts. It does no harm if
 // the pod was removed meanwhile: the slot was kept for this.
-func (l *Lease) End(_ time.Time, o outcome.Outcome) {
+func (l *Lease) End(now time.Time, o outcome.Outcome) {
 	f := l.fleet
 	if f == nil {
 		return
@@ -104,6 +119,9 @@ func (l *Lease) End(_ time.Time, o outcome.Outcome) {
 		f.mu.Lock()
 	}
 	l.chain = nil
+	at := f.clock(now)
+	f.settle(at)
+	f.dequeue(at, l)
 	last := f.release(l.ref.Slot, l.role, was != begun)
 	f.mu.Unlock()
 	if last {

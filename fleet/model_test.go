@@ -31,6 +31,7 @@ type modelPod struct {
 	drained *bool // what Drain said
 	life    int   // raised when the pod loses its cache
 	ref     Ref
+	empty   int64 // when its queue will be empty
 }
 
 type modelLeg struct {
@@ -38,6 +39,12 @@ type modelLeg struct {
 	role    Role
 	running bool
 	lease   *Lease
+
+	tokens, uncached int64
+	duty             selection.Duty
+	computed         bool
+	answered         bool
+	due              int64 // when the first byte is taken for come, -1: never
 }
 
 type modelSession struct {
@@ -65,6 +72,58 @@ func (m *model) inflight(p *modelPod) (n int) {
 		}
 	}
 	return n
+}
+
+// at is the time on the fleet's clock.
+func (m *model) at() int64 { return int64(m.now.Sub(epoch)) }
+
+// compute says that the leg's prompt is computed at a time.
+func (m *model) compute(l *modelLeg, at int64) {
+	if l.computed {
+		return
+	}
+	l.computed = true
+	waiting := int64(0)
+	for _, o := range m.legs {
+		if o.pod == l.pod && !o.computed {
+			waiting += o.uncached
+		}
+	}
+	l.pod.empty = at + waiting*1e9/2000
+}
+
+// settle takes first bytes for come in the order in which they are due.
+func (m *model) settle() {
+	for {
+		var next *modelLeg
+		for _, l := range m.legs {
+			if !l.computed && l.due >= 0 && l.due <= m.at() && (next == nil || l.due < next.due) {
+				next = l
+			}
+		}
+		if next == nil {
+			return
+		}
+		m.compute(next, next.due)
+	}
+}
+
+// backlog sums up the legs of a pod.
+func (m *model) backlog(p *modelPod) selection.Backlog {
+	b := selection.Backlog{Empty: p.empty}
+	for _, l := range m.legs {
+		if l.pod != p {
+			continue
+		}
+		b.Prompts += l.tokens
+		if !l.computed {
+			b.Uncached += l.uncached
+		} else if l.duty != selection.Compute {
+			b.Decoding += l.tokens
+			b.Decoders++
+		}
+	}
+	return b
 }
 
 // usable says whether the pod may be picked, its limit apart.
@@ -153,7 +212,9 @@ func (m *model) begin(t *rapid.T) {
 	a := &Ask{
 		Role:     Role(rapid.IntRange(0, Roles-1).Draw(t, "role")),
 		Session:  rapid.Uint64Range(0, 3).Draw(t, "session"),
-		Strategy: selection.Strategy(rapid.IntRange(0, 3).Draw(t, "strategy")),
+		Strategy: selection.Strategy(rapid.IntRange(0, 4).Draw(t, "strategy")),
+		Whole:    rapid.Bool().Draw(t, "whole"),
+		Tokens:   rapid.SampledFrom([]int{0, 0, 1, 1000, 20000}).Draw(t, "tokens"),
 		TieBreak: selection.TieBreak(rapid.IntRange(0, 1).Draw(t, "tieBreak")),
 		Weights:  selection.SingleWeights(),
 	}
@@ -207,7 +268,10 @@ func (m *model) begin(t *rapid.T) {
 		if explained[picked].Ref != l.Ref() || explained[picked].Depth != l.Depth {
 			t.Fatalf("picked %s, explained %s", l.Pod().ID, explained[picked].ID)
 		}
-		m.legs = append(m.legs, &modelLeg{pod: candidates[i], role: a.Role, lease: l})
+		m.settle()
+		leg := &modelLeg{pod: candidates[i], role: a.Role, lease: l, due: -1}
+		m.weigh(leg, a)
+		m.legs = append(m.legs, leg)
 		if a.Session != 0 {
 			m.note(a.Session, a.Role, candidates[i])
 		}
@@ -215,6 +279,36 @@ func (m *model) begin(t *rapid.T) {
 		busy == 0 && up > 0 && !errors.Is(err, ErrNoneLeft),
 		busy == 0 && up == 0 && !errors.Is(err, ErrNoneUp):
 		t.Fatalf("%v with %d busy of %d that are up", err, busy, up)
+	}
+}
+
+// weigh puts the leg into its pod's queue.
+func (m *model) weigh(l *modelLeg, a *Ask) {
+	blocks := 0
+	if a.Chain != nil {
+		blocks = len(a.Chain.(*text).hashes)
+	}
+	if l.tokens = int64(a.Tokens); l.tokens == 0 {
+		l.tokens = int64(blocks) * 16
+	}
+	l.tokens = max(l.tokens, 1)
+	held := int64(0)
+	if blocks > 0 {
+		held = l.tokens * int64(l.lease.Depth) / int64(blocks)
+	}
+	switch {
+	case a.Role == Prefill:
+		l.duty = selection.Compute
+	case a.Role == Decode && a.HasNear:
+		l.duty = selection.Generate
+	}
+	if l.duty != selection.Generate {
+		l.uncached = max(1, l.tokens-held)
+	}
+	took := l.uncached * 1e9 / 2000
+	l.pod.empty = max(l.pod.empty, m.at()) + took
+	if a.Whole {
+		l.due = m.at() + took
 	}
 }
 
@@ -242,6 +336,8 @@ func (m *model) end(t *rapid.T, i int) {
 	for range rapid.IntRange(1, 2).Draw(t, "times") {
 		l.lease.End(m.now, o)
 	}
+	m.settle()
+	m.compute(l, m.at())
 	m.legs = slices.Delete(m.legs, i, i+1)
 	if i := slices.Index(m.gone, l.pod); i >= 0 && m.inflight(l.pod) == 0 {
 		m.gone = slices.Delete(m.gone, i, i+1)
@@ -249,6 +345,10 @@ func (m *model) end(t *rapid.T, i int) {
 }
 
 func (m *model) check(t *rapid.T) {
+	m.f.mu.Lock()
+	m.f.settle(m.at())
+	m.f.mu.Unlock()
+	m.settle()
 	all := m.f.Snapshot()
 	if len(all) != len(m.pods) {
 		t.Fatalf("%d pods, want %d", len(all), len(m.pods))
@@ -264,6 +364,9 @@ func (m *model) check(t *rapid.T) {
 		if s.ID != p.ID || s.URL != p.URL || s.Ref != p.ref || s.Up != p.up || s.Draining != p.drains() ||
 			s.Inflight != m.inflight(p) || s.Running != running {
 			t.Fatalf("pod %d is %+v, want %+v with %d legs, running %v", i, s, p, m.inflight(p), running)
+		}
+		if want := m.backlog(p); s.Backlog != want {
+			t.Fatalf("backlog of %s is %+v, want %+v", p.ID, s.Backlog, want)
 		}
 		occupied[s.Ref.Slot] = p.ID
 	}
@@ -294,6 +397,7 @@ func TestModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &model{now: epoch, known: map[modelSession]modelServed{}, ttl: 10 * time.Second}
 		m.f = New(Options{Index: index.New(index.Options{}), Sessions: Sessions{TTL: m.ttl, Max: 100}, Seed: 1})
+		m.f.Expire(epoch) // the clock begins here
 		pick := func(t *rapid.T) *modelPod {
 			if len(m.pods) == 0 {
 				t.Skip("no pods")
@@ -321,6 +425,11 @@ func TestModel(t *testing.T) {
 				l := m.legs[leg(t)]
 				l.lease.FirstByte(m.now)
 				l.running = true
+				if !l.answered {
+					m.settle()
+					m.compute(l, m.at())
+				}
+				l.answered = true
 			},
 			"end": func(t *rapid.T) { m.end(t, leg(t)) },
 			"set up": func(t *rapid.T) {

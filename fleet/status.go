@@ -1,5 +1,7 @@
 package fleet
 
+import "github.com/calinix/caddy-calinix/selection"
+
 // Status is what is known of one pod.
 type Status struct {
 	Ref      Ref
@@ -17,6 +19,9 @@ type Status struct {
 	Running  [Roles]int
 	MaxConns int
 	Limited  bool
+	// Backlog is what the pod has to compute and to decode, as far as it is
+	// known from what was sent to it and what has come back.
+	Backlog selection.Backlog
 	// Blocks is how many blocks the index lists for the pod.
 	Blocks     int
 	Node, Zone string
@@ -33,7 +38,7 @@ func (f *Fleet) Snapshot() []Status {
 			Ref: Ref{slot, s.gen}, ID: s.pod.ID, URL: s.pod.URL, Roles: s.pod.Roles,
 			Up: f.up.Has(int(slot)), Draining: f.draining.Has(int(slot)), StartsDown: s.pod.Down,
 			Inflight: int(f.view.Inflight(slot)), MaxConns: s.pod.MaxConns, Limited: s.pod.Limited,
-			Node: s.pod.Node, Zone: s.pod.Zone,
+			Node: s.pod.Node, Zone: s.pod.Zone, Backlog: f.view.Backlog(slot),
 		}
 		for r, n := range s.running {
 			st.Running[r] = int(n)

@@ -149,6 +149,8 @@ func TestNames(t *testing.T) {
 		LeastLoaded: {"leastLoaded", "least_loaded"},
 		RoundRobin:  {"roundRobin", "round_robin"},
 		Random:      {"random", "random"},
+
+		ExpectedTTFT: {"expectedTTFT", "expected_ttft"},
 	} {
 		for _, name := range names {
 			if got, err := ParseStrategy(name); got != s || err != nil {
@@ -169,7 +171,7 @@ func TestNames(t *testing.T) {
 			t.Errorf("%d is called %q", tb, tb)
 		}
 	}
-	for _, name := range []string{"", "CacheAware", "cacheaware", "expectedTTFT", "least loaded"} {
+	for _, name := range []string{"", "CacheAware", "cacheaware", "expectedTtft", "expected_t_t_f_t", "least loaded"} {
 		if _, err := ParseStrategy(name); err == nil || !strings.Contains(err.Error(), "cacheAware, leastLoaded") {
 			t.Errorf("ParseStrategy(%q): %v", name, err)
 		}

@@ -36,6 +36,16 @@ type Request struct {
 	Turn uint8
 	// Draw is a fresh random number; only the strategy Random reads it.
 	Draw uint64
+
+	// The rest is for ExpectedTTFT alone. Tokens is the estimated length of the
+	// prompt, and Work, by TTFT.Work, the work for the candidates in each of
+	// Frames and, last, for those in none. Now is the time on the clock of
+	// View.Queue.
+	TTFT   TTFT
+	Duty   Duty
+	Tokens int64
+	Work   []float64
+	Now    int64
 }
 
 // order tells equals apart: by a hash of key and pod id if hashed, the highest

@@ -21,6 +21,8 @@ func Score(v *View, c *index.Bitmap, r *Request) index.Bitmap {
 		return topRoundRobin(c)
 	case Random:
 		return topRandom(c)
+	case ExpectedTTFT:
+		return topExpectedTTFT(v, c, r)
 	default:
 		return topCacheAware(v, c, r)
 	}
@@ -39,6 +41,8 @@ func Explain(v *View, c *index.Bitmap, r *Request, slot uint8) Parts {
 		p.Score = p.Load
 	case RoundRobin, Random:
 		p.Score = 0
+	case ExpectedTTFT:
+		p.Score = -costOf(v, r, slot)
 	}
 	return p
 }

@@ -25,6 +25,7 @@ type pod struct {
 	limit      int32 // < 0: none
 	node, zone uint16
 	depth      int
+	load       Load // of each of its legs; every other one decodes
 }
 
 // weight draws finite weights for the most part, and now and then what no
@@ -49,6 +50,10 @@ func drawScene(t *rapid.T) *scene {
 			node:  rapid.Uint16Range(0, 3).Draw(t, "node"),
 			zone:  rapid.Uint16Range(0, 2).Draw(t, "zone"),
 			depth: rapid.IntRange(0, 4).Draw(t, "depth"),
+			load: Load{
+				Prompt:   rapid.SampledFrom([]int64{1, 100, 100, 9000}).Draw(t, "prompt"),
+				Uncached: rapid.SampledFrom([]int64{1, 50, 50, 1 << 40}).Draw(t, "uncached"),
+			},
 		}
 		if rapid.IntRange(0, 9).Draw(t, "many") == 0 {
 			p.legs += 70
@@ -63,7 +68,7 @@ func drawScene(t *rapid.T) *scene {
 		s.best = rapid.IntRange(0, n-1).Draw(t, "served")
 	}
 	s.r = Request{
-		Strategy: Strategy(rapid.IntRange(0, int(Random)).Draw(t, "strategy")),
+		Strategy: Strategy(rapid.IntRange(0, int(ExpectedTTFT)).Draw(t, "strategy")),
 		TieBreak: TieBreak(rapid.IntRange(0, int(ByPodID)).Draw(t, "tieBreak")),
 		Weights: Weights{
 			weight().Draw(t, "cache"), weight().Draw(t, "load"),
@@ -76,6 +81,10 @@ func drawScene(t *rapid.T) *scene {
 		HasKey: rapid.Bool().Draw(t, "hasKey"),
 		Turn:   rapid.Uint8().Draw(t, "turn"),
 		Draw:   rapid.Uint64().Draw(t, "random"),
+		TTFT:   TTFT{PrefillRate: 2000, Gamma: weight().Draw(t, "gamma"), Theta: weight().Draw(t, "theta"), Eta: 0.7, Replicas: 2},
+		Duty:   Duty(rapid.IntRange(0, int(Generate)).Draw(t, "duty")),
+		Tokens: rapid.Int64Range(1, 5000).Draw(t, "tokens"),
+		Now:    rapid.Int64Range(0, 1<<32).Draw(t, "now"),
 	}
 	return s
 }
@@ -90,6 +99,13 @@ func (s *scene) lay(at []int) (*View, index.Bitmap, *Request) {
 		slot := at[i]
 		v.ID[slot], v.Rank[slot], v.Node[slot], v.Zone[slot] = p.id, uint8(i), p.node, p.zone
 		v.Add(uint8(slot), p.legs)
+		for i := range p.legs {
+			v.Queue(uint8(slot), p.load, int64(i)<<20, r.TTFT.PrefillRate)
+			if i%2 == 1 {
+				v.Computed(uint8(slot), p.load, int64(i)<<21, r.TTFT.PrefillRate)
+				v.Decode(uint8(slot), p.load, 1)
+			}
+		}
 		if p.limit >= 0 {
 			v.SetLimit(uint8(slot), p.limit)
 		}
@@ -109,6 +125,10 @@ func (s *scene) lay(at []int) (*View, index.Bitmap, *Request) {
 	}
 	if s.best != None {
 		r.Sticky = at[s.best]
+	}
+	r.Work = nil
+	for _, f := range append(r.Frames[:len(r.Frames):len(r.Frames)], index.Frame{}) {
+		r.Work = append(r.Work, r.TTFT.Work(r.Tokens, int64(f.Depth)*64, int64(f.Depth)*64+100))
 	}
 	return v, c, &r
 }

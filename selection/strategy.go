@@ -17,6 +17,9 @@ const (
 	RoundRobin
 	// Random takes any pod, each as likely as the other.
 	Random
+	// ExpectedTTFT takes the pod at which the first byte is expected soonest,
+	// by what it holds of the prompt and what it has to compute before.
+	ExpectedTTFT
 )
 
 // TieBreak says which of several candidates with the same score is picked.
@@ -34,7 +37,7 @@ const (
 )
 
 var (
-	strategies = [...]string{"cacheAware", "leastLoaded", "roundRobin", "random"}
+	strategies = [...]string{"cacheAware", "leastLoaded", "roundRobin", "random", "expectedTTFT"}
 	tieBreaks  = [...]string{"prompt", "podId"}
 )
 
@@ -73,12 +76,17 @@ func parse(what string, names []string, name string) (int, error) {
 	return 0, fmt.Errorf("%s %q: unknown, want one of %s", what, name, strings.Join(names, ", "))
 }
 
-// snake turns camelCase into snake_case.
+// snake turns camelCase into snake_case; capitals in a row are one word.
 func snake(camel string) string {
 	var b strings.Builder
+	before := 'A'
 	for _, r := range camel {
-		if r >= 'A' && r <= 'Z' {
+		capital := r >= 'A' && r <= 'Z'
+		if capital && !(before >= 'A' && before <= 'Z') {
 			b.WriteByte('_')
+		}
+		before = r
+		if capital {
 			r += 'a' - 'A'
 		}
 		b.WriteRune(r)

@@ -12,7 +12,7 @@ const Slots = index.Pods
 
 // View holds what scoring reads of the pods, one array a property, indexed by
 // slot. Package fleet owns and guards it; the functions of this package only
-// read it, and never the entries of slots that are no candidates. 6 KiB.
+// read it, and never the entries of slots that are no candidates. 16 KiB.
 type View struct {
 	// ID is a hash of the pod's id that is the same in every process: IDHash.
 	ID [Slots]uint64
@@ -34,6 +34,8 @@ type View struct {
 	// Score a pass over the candidates to learn their mean.
 	busy  index.Bitmap
 	total int64
+	// queues says what the pods have to compute.
+	queues queues
 }
 
 // Inflight returns the number of legs that now run at the pod.
