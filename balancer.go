@@ -125,6 +125,7 @@ func (b *balancer) apply(c *claim) error {
 	}
 	b.newest = c.settings
 	b.blocks.Configure(c.index)
+	setCapacity(b.blocks, c.capacity)
 	b.fleet.Configure(c.sessions)
 	if b.chain != c.chain {
 		// Blocks of another size are blocks of another text.
@@ -142,6 +143,13 @@ func (b *balancer) apply(c *claim) error {
 			zap.Strings("added", diff.Added), zap.Strings("removed", diff.Removed))
 	}
 	return nil
+}
+
+// setCapacity bounds what the index keeps of each pod, also of those to come.
+func setCapacity(x *index.Index, blocks int) {
+	for slot := range index.Pods {
+		x.SetCapacity(uint8(slot), blocks)
+	}
 }
 
 // ageing is how often old entries are looked for.

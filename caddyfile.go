@@ -23,7 +23,7 @@ func init() {
 //
 //	    # or here; switches take on or off, sizes bytes or units such as 64MiB
 //	    name              <name>
-//	    strategy          cache_aware|least_loaded|round_robin|random
+//	    strategy          cache_aware|expected_ttft|least_loaded|round_robin|random
 //	    tie_break         prompt|pod_id
 //	    mode              single|dispatch
 //	    block_size        <tokens>
@@ -64,6 +64,14 @@ func init() {
 //	    sessions {
 //	        idle_ttl <duration>
 //	        max      <number>
+//	    }
+//	    expected_ttft {
+//	        prefill_rate <tokens per second>
+//	        gamma        <weight>
+//	        theta        <weight>
+//	        eta          <share>
+//	        replicas     <number>
+//	        tau          <duration>
 //	    }
 //	    engine_metrics {
 //	        enabled  <switch>

@@ -152,12 +152,16 @@ func (x *exchange) ask(role fleet.Role, tried index.Bitmap) fleet.Ask {
 		Strategy: x.h.strategy,
 		Weights:  x.h.weights[role],
 		TieBreak: x.h.tieBreak,
+		TTFT:     x.h.ttft,
+		// A prefill leg's answer comes when the prompt is computed.
+		Whole: role != fleet.Prefill && !x.work.request.Stream,
 	}
 	if x.prompt && x.h.indexed {
 		a.Chain = &x.work.chain
 	}
 	if x.prompt {
 		a.Key, a.HasKey = x.work.request.Key(), true
+		a.Tokens = x.work.request.Tokens()
 	}
 	return a
 }

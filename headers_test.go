@@ -327,7 +327,7 @@ func TestHeaderCacheNamespace(t *testing.T) {
 func TestHeaderRoutePolicy(t *testing.T) {
 	all := pods(t, "a", "p1", "d1")
 	for spelled, want := range map[string]string{
-		"cache_aware": "cacheAware", "least_loaded": "leastLoaded", "round_robin": "roundRobin", "random": "random",
+		"cache_aware": "cacheAware", "least_loaded": "leastLoaded", "round_robin": "roundRobin", "random": "random", "expected_ttft": "expectedTTFT",
 	} {
 		s := serve(t, "strategy "+spelled+"\n"+single(all[:1])+dispatch(all[1:2], all[2:]))
 		cl := s.Client(t, testcaddy.H1)

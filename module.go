@@ -71,6 +71,7 @@ type Handler struct {
 	strategy       selection.Strategy
 	tieBreak       selection.TieBreak
 	weights        [fleet.Roles]selection.Weights
+	ttft           selection.TTFT
 	defaultMode    mode
 	hasSingle      bool
 	hasDispatch    bool
@@ -146,6 +147,11 @@ func (h *Handler) settle() (err error) {
 		fleet.Single:  weightsOf(e.Weights.Single),
 		fleet.Prefill: weightsOf(e.Weights.Prefill),
 		fleet.Decode:  weightsOf(e.Weights.Decode),
+	}
+	h.ttft = selection.TTFT{
+		PrefillRate: *e.ExpectedTTFT.PrefillRate,
+		Gamma:       *e.ExpectedTTFT.Gamma, Theta: *e.ExpectedTTFT.Theta,
+		Eta: *e.ExpectedTTFT.Eta, Replicas: *e.ExpectedTTFT.Replicas,
 	}
 	h.bodies = bodyLimits{maxBytes: *e.MaxBodyBytes, memory: *e.BodyMemoryBytes}
 	h.chain = chain.Options{BlockSize: *e.BlockSize, MaxTokenBytes: *e.MaxTokenBytes}

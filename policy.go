@@ -32,8 +32,8 @@ type Policy struct {
 	// Tokens in a block of the prefix index. Default: 16.
 	BlockSize int `json:"block_size,omitempty"`
 
-	// How an upstream is chosen: cacheAware, leastLoaded, roundRobin or random.
-	// Default: cacheAware.
+	// How an upstream is chosen: cacheAware, expectedTTFT, leastLoaded, roundRobin
+	// or random. Default: cacheAware.
 	Strategy string `json:"strategy,omitempty"`
 
 	// The weights of cacheAware's factors.
@@ -101,6 +101,7 @@ func (p *Policy) Provision(ctx caddy.Context) error {
 		return newPolicyState(
 			index.Options{MaxBlocks: *e.CacheRegistry.MaxBlocks, StaleTTL: time.Duration(p.StaleTTL)},
 			fleet.Sessions{TTL: time.Duration(*e.Sessions.IdleTTL), Max: *e.Sessions.Max},
+			e.PodBlocks(),
 		), nil
 	})
 	if err != nil {
@@ -135,6 +136,7 @@ func (p *Policy) Select(pool reverseproxy.UpstreamPool, r *http.Request, _ http.
 		return nil
 	}
 	ask := fleet.Ask{Role: fleet.Single, Session: q.session, Strategy: p.strategy, Weights: p.weights, Exclude: index.All(index.Pods)}
+	ask.Whole = true // a policy does not see the answer
 	for i, u := range pool {
 		if u.Available() && !q.tried[u.Dial] {
 			ask.Exclude.Clear(int(refs[i].Slot))
@@ -142,6 +144,7 @@ func (p *Policy) Select(pool reverseproxy.UpstreamPool, r *http.Request, _ http.
 	}
 	if q.prompt {
 		ask.Chain, ask.Key, ask.HasKey = &q.chain, q.request.Key(), true
+		ask.Tokens = q.request.Tokens()
 	}
 	lease := new(fleet.Lease)
 	if p.state.fleet.Begin(now, &ask, lease) != nil {

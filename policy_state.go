@@ -23,8 +23,9 @@ type policyState struct {
 	pods map[string]fleet.Ref // by dial address
 }
 
-func newPolicyState(o index.Options, s fleet.Sessions) *policyState {
+func newPolicyState(o index.Options, s fleet.Sessions, podBlocks int) *policyState {
 	blocks := index.New(o)
+	setCapacity(blocks, podBlocks)
 	ctx, stop := context.WithCancel(context.Background())
 	st := &policyState{
 		blocks: blocks,

@@ -20,6 +20,7 @@ type settings struct {
 	prober   *prober
 	index    index.Options
 	indexed  bool // an index is kept
+	capacity int  // blocks that the index keeps of a pod, 0 for any number
 	sessions fleet.Sessions
 	chain    chain.Options
 	logger   *zap.Logger
@@ -39,8 +40,12 @@ func (h *Handler) settings() settings {
 			Failures:  *e.Health.Passive.Failures,
 			Window:    time.Duration(*e.Health.Passive.Window),
 		},
-		prober:   &prober{transport: h.transport, endpoint: e.Health.Endpoint, headers: e.Health.Headers},
-		index:    index.Options{MaxBlocks: *e.CacheRegistry.MaxBlocks, StaleTTL: time.Duration(*e.CacheRegistry.StaleTTL)},
+		prober: &prober{transport: h.transport, endpoint: e.Health.Endpoint, headers: e.Health.Headers},
+		index: index.Options{
+			MaxBlocks: *e.CacheRegistry.MaxBlocks, StaleTTL: time.Duration(*e.CacheRegistry.StaleTTL),
+			PopularityTau: time.Duration(*e.ExpectedTTFT.Tau),
+		},
+		capacity: e.PodBlocks(),
 		indexed:  h.indexed,
 		sessions: fleet.Sessions{TTL: time.Duration(*e.Sessions.IdleTTL), Max: *e.Sessions.Max},
 		chain:    h.chain,

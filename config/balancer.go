@@ -13,7 +13,8 @@ type Balancer struct {
 	// then agree. 1 to 128 visible ASCII characters. Default: "default".
 	Name string `json:"name,omitempty" yaml:"gateway.name"`
 
-	// How a pod is chosen: cacheAware, leastLoaded, roundRobin or random.
+	// How a pod is chosen: cacheAware, expectedTTFT, leastLoaded, roundRobin or
+	// random.
 	// Default: cacheAware.
 	Strategy string `json:"strategy,omitempty" yaml:"gateway.strategy"`
 
@@ -66,6 +67,10 @@ type Balancer struct {
 
 	// How long and how many sessions are remembered.
 	Sessions *Sessions `json:"sessions,omitempty" yaml:"sessions"`
+
+	// The constants of the strategy expectedTTFT. Its defaults suit every engine;
+	// they are for experiments.
+	ExpectedTTFT *ExpectedTTFT `json:"expected_ttft,omitempty" yaml:"expectedTTFT"`
 
 	// Reading the metrics of the engines.
 	EngineMetrics *EngineMetrics `json:"engine_metrics,omitempty" yaml:"engineMetrics"`
@@ -158,7 +163,10 @@ type CacheRegistry struct {
 	// The most distinct blocks that are kept; the oldest go first. Default: 1000000.
 	MaxBlocks *int `json:"max_blocks,omitempty" yaml:"maxBlocks"`
 
-	// The size of a pod's cache in blocks. Only 0 (the default) is available.
+	// The size of a pod's KV cache in blocks of block_size tokens; beyond it
+	// the blocks that were not used for longest are forgotten. -1 is unbounded.
+	// 0 (the default) stands for 460800 tokens, which is about what an 8B model
+	// leaves on a GPU with 80 GB.
 	BlocksPerPod *int `json:"blocks_per_pod,omitempty" yaml:"blocksPerPod"`
 }
 
@@ -169,6 +177,34 @@ type Sessions struct {
 
 	// The most sessions that are remembered; the oldest go first. Default: 100000.
 	Max *int `json:"max,omitempty" yaml:"max"`
+}
+
+// ExpectedTTFT are the constants of the strategy expectedTTFT, which sends a
+// request where its first byte is expected soonest.
+type ExpectedTTFT struct {
+	// How many tokens of prompts a pod computes in a second at the least. Too
+	// low does no harm, too high does. Default: 2000.
+	PrefillRate *float64 `json:"prefill_rate,omitempty" yaml:"prefillRate"`
+
+	// How much the work that a prompt makes counts besides its own wait.
+	// Default: 0.5.
+	Gamma *float64 `json:"gamma,omitempty" yaml:"gamma"`
+
+	// What a token in a pod's KV cache costs, in tokens to compute.
+	// Default: 0.01.
+	Theta *float64 `json:"theta,omitempty" yaml:"theta"`
+
+	// The share of a hot prefix that a pod without it is forgiven, 0 to 1; 0
+	// turns the replication of hot prefixes off. Default: 0.7.
+	Eta *float64 `json:"eta,omitempty" yaml:"eta"`
+
+	// How often a prefix must be asked for within tau, for each pod that would
+	// then hold it, to be hot. Default: 2.
+	Replicas *float64 `json:"replicas,omitempty" yaml:"replicas"`
+
+	// The time constant with which requests for a prefix are forgotten.
+	// Default: 20s.
+	Tau *Duration `json:"tau,omitempty" yaml:"tauMs"`
 }
 
 // EngineMetrics says whether and how the metrics of engines are read.

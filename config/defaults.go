@@ -33,6 +33,16 @@ const (
 	DefaultMetricsPath   = "/metrics"
 	DefaultMetricsPeriod = Duration(2 * time.Second)
 
+	DefaultPrefillRate = 2000
+	DefaultGamma       = 0.5
+	DefaultTheta       = 0.01
+	DefaultEta         = 0.7
+	DefaultReplicas    = 2
+	DefaultTau         = Duration(20 * time.Second)
+
+	// DefaultPodTokens is the size of a pod's KV cache where none is known.
+	DefaultPodTokens = 460_800
+
 	DefaultConnector        = "nixl"
 	DefaultOnPrefillFailure = "fail"
 
@@ -78,6 +88,7 @@ func (b *Balancer) Defaults() *Balancer {
 	e.Health = e.Health.defaults()
 	e.CacheRegistry = e.CacheRegistry.defaults()
 	e.Sessions = e.Sessions.defaults()
+	e.ExpectedTTFT = e.ExpectedTTFT.defaults()
 	e.EngineMetrics = e.EngineMetrics.defaults()
 	if b.Single != nil {
 		e.Single = &Single{Pods: effectivePods(b.Single.Pods)}
@@ -146,6 +157,30 @@ func (s *Sessions) defaults() *Sessions {
 	fill(&e.IdleTTL, DefaultIdleTTL)
 	fill(&e.Max, DefaultMaxSessions)
 	return e
+}
+
+func (x *ExpectedTTFT) defaults() *ExpectedTTFT {
+	e := orEmpty(x)
+	fill(&e.PrefillRate, DefaultPrefillRate)
+	fill(&e.Gamma, DefaultGamma)
+	fill(&e.Theta, DefaultTheta)
+	fill(&e.Eta, DefaultEta)
+	fill(&e.Replicas, DefaultReplicas)
+	fill(&e.Tau, DefaultTau)
+	return e
+}
+
+// PodBlocks returns how many blocks the index keeps of a pod, 0 for any number.
+// b is effective: see Defaults.
+func (b *Balancer) PodBlocks() int {
+	switch n := *b.CacheRegistry.BlocksPerPod; {
+	case n > 0:
+		return n
+	case n == 0:
+		return max(1, DefaultPodTokens / *b.BlockSize)
+	default:
+		return 0
+	}
 }
 
 func (m *EngineMetrics) defaults() *EngineMetrics {

@@ -28,7 +28,8 @@ upstreams:
 		`"response_headers":true,"retries":1,"retry_budget":0.1,` +
 		`"health":{"endpoint":"/health","interval":2000000000,"timeout":500000000,"healthy_threshold":2,"unhealthy_threshold":3,"passive":{"failures":0,"window":10000000000}},` +
 		`"cache_registry":{"enabled":true,"max_pods":256,"shards_count":256,"stale_ttl":0,"max_blocks":1000000,"blocks_per_pod":0},` +
-		`"sessions":{"idle_ttl":1800000000000,"max":100000},"engine_metrics":{"enabled":false,"path":"/metrics","interval":2000000000},` +
+		`"sessions":{"idle_ttl":1800000000000,"max":100000},` +
+		`"expected_ttft":{"prefill_rate":2000,"gamma":0.5,"theta":0.01,"eta":0.7,"replicas":2,"tau":20000000000},"engine_metrics":{"enabled":false,"path":"/metrics","interval":2000000000},` +
 		`"single":{"pods":[{"id":"a","url":"https://engine-a:443","draining":false,"node":"engine-a"}]},` +
 		`"dispatch":{"connector":"nixl","prefill_timeout":0,"on_prefill_failure":"fail","min_uncached_tokens":0,` +
 		`"prefill":{"pods":[{"id":"p","url":"http://[fe80::1]:8000","draining":false,"node":"rack-1"}]},` +
@@ -66,7 +67,8 @@ gateway:
   retryBudget: 0
   retryStatus: [502, 503]
 health: {endpoint: /up, intervalMs: 1, timeoutMs: 2, healthyThreshold: 3, unhealthyThreshold: 4, headers: {A: b}, passive: {failures: 5, windowMs: 6}}
-cacheRegistry: {enabled: false, maxPods: 9, shardsCount: 10, staleTtlMs: 11, maxBlocks: 12, blocksPerPod: 0}
+cacheRegistry: {enabled: false, maxPods: 9, shardsCount: 10, staleTtlMs: 11, maxBlocks: 12, blocksPerPod: -1}
+expectedTTFT: {prefillRate: 18, gamma: 0, theta: 0, eta: 0, replicas: 19, tauMs: 20}
 sessions: {idleTtlMs: 13, max: 14}
 engineMetrics: {enabled: false, path: /m, intervalMs: 15}
 upstreams:
@@ -159,7 +161,7 @@ func TestSchemaSpelling(t *testing.T) {
 }
 
 func snake(camel string) string {
-	camel = strings.ReplaceAll(camel, "Ttl", "_ttl")
+	camel = strings.NewReplacer("Ttl", "_ttl", "TTFT", "_ttft").Replace(camel)
 	var b strings.Builder
 	for _, r := range camel {
 		if unicode.IsUpper(r) {
@@ -236,5 +238,17 @@ func TestContractKeys(t *testing.T) {
 	}
 	for k := range keys {
 		t.Errorf("%s is in the schema but not in testdata/keys.txt", k)
+	}
+}
+
+// TestPodBlocks: how many blocks of a pod are remembered.
+func TestPodBlocks(t *testing.T) {
+	for _, c := range []struct{ said, blockSize, want int }{
+		{0, 16, 28800}, {0, 32, 14400}, {0, 1 << 20, 1}, {-1, 16, 0}, {1, 16, 1}, {900, 512, 900},
+	} {
+		b := &Balancer{BlockSize: &c.blockSize, CacheRegistry: &CacheRegistry{BlocksPerPod: &c.said}}
+		if got := b.Defaults().PodBlocks(); got != c.want {
+			t.Errorf("blocksPerPod %d in blocks of %d: %d, want %d", c.said, c.blockSize, got, c.want)
+		}
 	}
 }

@@ -12,10 +12,10 @@ type name struct{ yaml, snake string }
 var (
 	strategies = []name{
 		{"cacheAware", "cache_aware"},
+		{"expectedTTFT", "expected_ttft"},
 		{"leastLoaded", "least_loaded"},
 		{"roundRobin", "round_robin"},
 		{"random", "random"},
-		{"expectedTTFT", "expected_ttft"},
 		{"sessionAffinity", "session_affinity"},
 		{"prefix", "prefix"},
 		{"powerOfTwo", "power_of_two"},

@@ -7,13 +7,13 @@ import "slices"
 
 // Names of strategies and connectors, in the spelling of config.yaml.
 var (
-	unavailableStrategies = []string{"expectedTTFT", "sessionAffinity", "prefix", "powerOfTwo"}
+	unavailableStrategies = []string{"sessionAffinity", "prefix", "powerOfTwo"}
 	unavailableConnectors = []string{"nixlPush", "mooncake", "sglang", "p2pnccl", "trtllm", "sharedStorage"}
 )
 
 // Keys that have no place in the structs yet, in both spellings.
 var (
-	unavailableSections = []string{"expectedTTFT", "expected_ttft", "hashing"}
+	unavailableSections = []string{"hashing"}
 	unavailablePodKeys  = []string{"models", "bootstrapPort", "bootstrap_port"}
 )
 
@@ -34,9 +34,6 @@ func UnavailableKey(path, key string) bool {
 
 // unavailable refuses values of known keys for which there is no code yet.
 func (c *checker) unavailable(b *Balancer) {
-	if r := b.CacheRegistry; r != nil && r.BlocksPerPod != nil && *r.BlocksPerPod != 0 {
-		c.add("cache_registry.blocks_per_pod", *r.BlocksPerPod, "%s, want 0", unavailable)
-	}
 	if m := b.EngineMetrics; m != nil && m.Enabled != nil && *m.Enabled {
 		c.add("engine_metrics.enabled", *m.Enabled, "%s, want false", unavailable)
 	}

@@ -120,6 +120,15 @@ func (c *checker) registry(b *Balancer) {
 		between(c, "cache_registry.shards_count", r.ShardsCount, 1, maxCount)
 		c.notNegative("cache_registry.stale_ttl", r.StaleTTL)
 		between(c, "cache_registry.max_blocks", r.MaxBlocks, 1, maxCount)
+		between(c, "cache_registry.blocks_per_pod", r.BlocksPerPod, -1, maxCount)
+	}
+	if x := b.ExpectedTTFT; x != nil {
+		between(c, "expected_ttft.prefill_rate", x.PrefillRate, 1, maxCount)
+		between(c, "expected_ttft.gamma", x.Gamma, 0, maxWeight)
+		between(c, "expected_ttft.theta", x.Theta, 0, maxWeight)
+		between(c, "expected_ttft.eta", x.Eta, 0, 1)
+		between(c, "expected_ttft.replicas", x.Replicas, 0.1, maxCount)
+		c.positive("expected_ttft.tau", x.Tau)
 	}
 	if s := b.Sessions; s != nil {
 		c.positive("sessions.idle_ttl", s.IdleTTL)
