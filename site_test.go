@@ -19,6 +19,7 @@ import (
 type site struct {
 	*testcaddy.Caddy
 	balancer string
+	before   string // further directives
 }
 
 var balancers atomic.Int64
@@ -28,7 +29,13 @@ var balancers atomic.Int64
 // probed that once, so that the verdict stands for the rest of the test.
 func serve(t testing.TB, keys string, opts ...testcaddy.Option) *site {
 	t.Helper()
-	s := &site{balancer: fmt.Sprintf("test-%d", balancers.Add(1))}
+	return serveBehind(t, "", keys, opts...)
+}
+
+// serveBehind is serve with further directives before the calinix directive.
+func serveBehind(t testing.TB, before, keys string, opts ...testcaddy.Option) *site {
+	t.Helper()
+	s := &site{balancer: fmt.Sprintf("test-%d", balancers.Add(1)), before: before}
 	if !strings.Contains(keys, "health {") {
 		keys += "\nhealth {\ninterval 1h\n}"
 	}
@@ -41,7 +48,7 @@ func serve(t testing.TB, keys string, opts ...testcaddy.Option) *site {
 
 // body is the site's text around the keys of its calinix directive.
 func (s *site) body(keys string) string {
-	return "log\ncalinix {\nname " + s.balancer + "\n" + keys + "\n}"
+	return "log\n" + s.before + "\ncalinix {\nname " + s.balancer + "\n" + keys + "\n}"
 }
 
 // reload replaces the keys of the calinix directive.
