@@ -264,7 +264,7 @@ func TestErrorLost(t *testing.T) {
 				"half of the headers": func() { c.pod.Set(fakepod.Reply{Raw: []byte("HTTP/1.1 200 OK\r\nContent-Le"), Cut: fakepod.Reset}) },
 			} {
 				fail()
-				a := cl.Post(t, chatPath, chat(strings.Repeat("long ", 1<<16)))
+				a := cl.Post(t, chatPath, chat(strings.Repeat("long ", 1<<12)))
 				code := wantError(t, a, http.StatusBadGateway)
 				if a.Header.Get("X-Calinix-Mode") == "" || !strings.Contains(string(a.Body), `\"`+c.pod.Name+`\"`) {
 					t.Errorf("%s, %s: code %s: the error does not name the pod: %v", c.name, name, code, a)
