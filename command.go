@@ -1,6 +1,8 @@
 package calinix
 
 import (
+	"fmt"
+
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
 )
@@ -21,6 +23,12 @@ gateway.port (default 8080).
 Both commands are Caddy's own "run" and "validate" with the config adapter
 "calinix"; use those directly for further flags such as --watch.`,
 		CobraFunc: func(cmd *cobra.Command) {
+			cmd.RunE = func(cmd *cobra.Command, args []string) error {
+				if len(args) > 0 {
+					return fmt.Errorf("unknown command %q, want run or validate", args[0])
+				}
+				return cmd.Help()
+			}
 			cmd.AddCommand(
 				&cobra.Command{
 					Use:   "run [config.yaml]",
