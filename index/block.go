@@ -62,6 +62,7 @@ const (
 	blockBits = 20
 	blockMask = 1<<blockBits - 1
 	idMask    = 1<<(shardBits+blockBits) - 1
+	noBlock   = idMask + 1 // an id that no block has
 )
 
 // view is what readers see of a shard: one snapshot of its shape. The table's
@@ -81,6 +82,22 @@ func (v *view) chunk(n uint32) *chunk {
 		return v.chunks[c]
 	}
 	return nil
+}
+
+// guess returns where a block's record probably is, without a look at it: the
+// first item with the right tag in the home bucket. With nil comes noBlock if
+// the block surely does not exist.
+func (v *view) guess(place uint64) (*chunk, uint32) {
+	b := &v.table[v.table.home(place)]
+	m := b.match(tagOf(place))
+	if m == 0 {
+		if b.passed() {
+			return nil, 0
+		}
+		return nil, noBlock
+	}
+	n := b.ref(m) - 1
+	return v.chunk(n), n
 }
 
 // find returns the chunk of a block's record, the record's number and the word

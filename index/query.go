@@ -30,9 +30,6 @@ type spot struct {
 	id    uint32 // noBlock if the block was not there
 }
 
-// noBlock is an id that no block has.
-const noBlock = idMask + 1
-
 func (f *spot) record() *record { return f.chunk.record(f.id) }
 
 // holds reports whether the record is still that of the block.
@@ -145,29 +142,44 @@ func (q *Query) narrow(from int, alive *Bitmap) {
 	*alive = Bitmap{a0, a1, a2, a3}
 }
 
-// lookup adds to q.found where the next blocks are, at most a batch of them. First
-// it fetches all the buckets, then it searches one after the other: so the cache
-// misses of a batch overlap.
+// lookup adds to q.found where the next blocks are, at most a batch of them. In a
+// large index a look-up is two cache misses, so they are made to overlap: first
+// all buckets are fetched, then all records to which they seem to point, and only
+// then is one waited for.
 func (x *Index) lookup(q *Query, hashes []uint64) {
 	from := len(q.found)
 	hashes = hashes[from:min(from+batch, len(hashes))]
-	q.found = slices.Grow(q.found, len(hashes))
+	q.found = slices.Grow(q.found, len(hashes))[:from+len(hashes)]
+	found := q.found[from:]
 	warm := uint64(0)
 	for _, h := range hashes {
 		s := spread(h)
 		t := x.views[s>>keyBits].Load().table
 		warm ^= t[t.home(x.mix.place(s))][0].Load()
 	}
-	q.warm = warm
-	for _, h := range hashes {
+	for i, h := range hashes {
 		s := spread(h)
-		c, n, key := x.views[s>>keyBits].Load().find(x.mix.place(s), s&keyMask)
-		id := uint32(s>>keyBits)<<blockBits | n
-		if c == nil {
-			id = noBlock
-			q.misses++
+		c, n := x.views[s>>keyBits].Load().guess(x.mix.place(s))
+		if c != nil {
+			warm ^= c.record(n).key.Load()
 		}
-		q.found = append(q.found, spot{c, key, id})
-		q.last = h
+		found[i] = spot{chunk: c, id: n}
 	}
+	q.warm = warm
+	for i, h := range hashes {
+		f, s := &found[i], spread(h)
+		if f.chunk != nil {
+			f.key = f.record().key.Load()
+		}
+		if f.key&identMask != s&keyMask|aliveBit && f.id != noBlock { // a wrong guess, or none
+			f.chunk, f.id, f.key = x.views[s>>keyBits].Load().find(x.mix.place(s), s&keyMask)
+		}
+		if f.chunk == nil {
+			f.id = noBlock
+			q.misses++
+			continue
+		}
+		f.id |= uint32(s>>keyBits) << blockBits
+	}
+	q.last = hashes[len(hashes)-1]
 }

@@ -11,8 +11,9 @@ import "time"
 // q is the Query made for the same chain, which saves looking everything up once
 // more; nil costs an allocation. It serves several registrations.
 //
-// About 3 ns for a block that the pod already holds, 0.2 µs for another. No
-// allocations but for growth, and for a pod that held blocks behind a gap.
+// About 6 ns for a block that the pod holds already, 0.2 µs for another, 0.1 µs
+// for each entry that has to go. No allocations but for growth, and for a pod
+// that held blocks behind a gap.
 func (x *Index) Register(now time.Time, pod uint8, c Chain, q *Query) Registration {
 	return x.RegisterTail(now, Registration{pod: pod}, c, q)
 }
