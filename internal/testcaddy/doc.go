@@ -51,7 +51,8 @@
 //   - Log holds every line that Caddy logged, at DEBUG: Wait, Find, Access,
 //     AssertAbsent.
 //   - AdminGet, AdminPost, AdminSend, Metrics, WaitMetric, WaitMetrics.
-//   - Binary, StartProcess, RunProcess for what needs a process of its own.
+//   - Binary, PlainBinary, StartProcess, RunProcess for what needs a process of
+//     its own.
 //   - NoLeaks for goroutines, Port for ports that nobody else takes.
 //
 // # What it puts into a configuration

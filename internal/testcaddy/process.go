@@ -20,33 +20,50 @@ import (
 	"github.com/calinix/caddy-calinix/internal/cases"
 )
 
-// built is the result of building the binary, once a test binary.
-var built struct {
+// built is what building a binary came to, once a test binary.
+type built struct {
 	once sync.Once
 	path string
 	err  error
 }
+
+var plain, race built
 
 // Binary builds ./cmd/caddy, with the race detector if the test has it, and
 // returns the path. The result is kept in .cache/ of the checkout, so that the
 // next test binary only checks that it is up to date.
 func Binary(tb testing.TB) string {
 	tb.Helper()
-	built.once.Do(func() { built.path, built.err = build() })
-	if built.err != nil {
-		tb.Fatal(built.err)
+	if RaceEnabled {
+		return race.get(tb, true)
 	}
-	return built.path
+	return PlainBinary(tb)
 }
 
-func build() (string, error) {
+// PlainBinary is Binary without the race detector in any case: for tests of what
+// it takes of memory, which the detector multiplies.
+func PlainBinary(tb testing.TB) string {
+	tb.Helper()
+	return plain.get(tb, false)
+}
+
+func (b *built) get(tb testing.TB, withRace bool) string {
+	tb.Helper()
+	b.once.Do(func() { b.path, b.err = build(withRace) })
+	if b.err != nil {
+		tb.Fatal(b.err)
+	}
+	return b.path
+}
+
+func build(withRace bool) (string, error) {
 	root, err := cases.Root()
 	if err != nil {
 		return "", fmt.Errorf("building caddy: %w", err)
 	}
 	name := "caddy"
 	args := []string{"build"}
-	if RaceEnabled {
+	if withRace {
 		name = "caddy-race"
 		args = append(args, "-race")
 	}

@@ -98,14 +98,12 @@ func TestBR65(t *testing.T) {
 	}
 	a.URL = "https://localhost:" + u.Port() // the name in its certificate
 	host := "localhost:" + u.Port()
-	own := fakepod.Func(func(r fakepod.Request) fakepod.Reply {
+	a.Set(fakepod.Func(func(r fakepod.Request) fakepod.Reply {
 		if r.Host != host {
 			return fakepod.Reply{Status: 421}
 		}
 		return fakepod.Reply{}
-	})
-	a.Set(own)
-	a.SetHealth(own)
+	}))
 	b := fakepod.New(t, fakepod.Options{Name: "b"})
 	ps := fakepod.Pods{a, b}
 	keys := probes + single(ps)
@@ -133,6 +131,10 @@ func TestBR65(t *testing.T) {
 		ps.Forget()
 		s.reload(t, keys+"transport http {\n"+phase.tls+"\n}\n")
 		s.all(t)
+		for _, p := range ps { // which knows the prompts from the phase before, and has all of them otherwise
+			s.crash(t, p)
+			s.restart(t, p)
+		}
 		sent := s.Client(t, testcaddy.H1).SendCases(t, c.Requests())
 		c.expect(t, 2, "phase 2 and 3: a serves at least 3 of 20", func(t *testing.T) {
 			wantStatus(t, 200, sent...)

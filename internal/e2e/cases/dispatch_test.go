@@ -179,7 +179,7 @@ func TestBR29(t *testing.T) {
 	for _, p := range s.prefill {
 		p.Crash()
 	}
-	s.site = serve(t, append(append(fakepod.Pods{}, s.prefill...), s.decode...), s.keys())
+	s.site = serve(t, slices.Concat(s.prefill, s.decode), s.keys())
 	s.waitUp(t, "d1", "d2")
 	cl := s.Client(t, testcaddy.H1)
 	ask := c.One(t, "ask")

@@ -22,19 +22,8 @@ func TestBR15(t *testing.T) {
 	cl := s.Client(t, testcaddy.H1)
 	wantPod(t, "b", cl.SendCases(t, c.Requests("warm"))...)
 	s.all(t)
-	crash := func() {
-		b.Crash()
-		s.waitUp(t, "a", "c", "d")
-	}
-	restart := func() {
-		if err := b.Listen(); err != nil {
-			t.Fatal(err)
-		}
-		s.waitUp(t, abcd...)
-	}
-
-	crash()
-	restart()
+	s.crash(t, b)
+	s.restart(t, b)
 	after := cl.SendCases(t, c.Requests("after"))
 	wantStatus(t, 200, after...)
 	c.expect(t, 1, "after b was marked down and came back", func(t *testing.T) {

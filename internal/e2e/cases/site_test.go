@@ -147,6 +147,30 @@ func (s *site) all(t testing.TB) {
 	s.only(t, names...)
 }
 
+// crash kills one pod of those that are all up, and returns when the gateway has
+// marked it down.
+func (s *site) crash(t testing.TB, p *fakepod.Pod) {
+	t.Helper()
+	p.Crash()
+	var left []string
+	for _, q := range s.pods {
+		if q != p {
+			left = append(left, q.Name)
+		}
+	}
+	s.waitUp(t, left...)
+}
+
+// restart starts a killed pod on its old address, and returns when the gateway
+// believes that all pods are up.
+func (s *site) restart(t testing.TB, p *fakepod.Pod) {
+	t.Helper()
+	if err := p.Listen(); err != nil {
+		t.Fatal(err)
+	}
+	s.all(t)
+}
+
 // waitUp waits until the named pods are up, and no other, as the metrics have it.
 func (s *site) waitUp(t testing.TB, names ...string) {
 	t.Helper()
