@@ -36,8 +36,8 @@ func retriedLegs(t *testing.T, names ...string) []struct {
 	}
 }
 
-// large is more than the kernel takes from a sender whose peer does not read.
-var large = strings.Repeat("0123456789abcdef", 8<<20/16)
+// oversized is more than the kernel takes from a sender whose peer does not read.
+var oversized = strings.Repeat("0123456789abcdef", 8<<20/16)
 
 // TestRetryUnreachable: a failed dial is tried at another pod, with the whole
 // body, and the answer names the pod that gave it.
@@ -76,8 +76,8 @@ func TestRetryLostWhileSending(t *testing.T) {
 		cl := s.Client(t, testcaddy.H1)
 		for n, cut := range []fakepod.Cut{fakepod.Reset, fakepod.Close} {
 			c.pods[0].Set(fakepod.Unread{Bytes: 100_000, Reply: fakepod.Reply{Cut: cut}})
-			a := cl.Post(t, "/v1/audio/transcriptions", large, "Content-Type", "application/octet-stream")
-			if a.Status != 200 || a.Pod() != "b" || c.pods[0].Count() != n+1 || string(c.pods[1].Last(t).Body) != large {
+			a := cl.Post(t, "/v1/audio/transcriptions", oversized, "Content-Type", "application/octet-stream")
+			if a.Status != 200 || a.Pod() != "b" || c.pods[0].Count() != n+1 || string(c.pods[1].Last(t).Body) != oversized {
 				t.Errorf("%s, cut %d: %v", c.name, cut, a)
 			}
 			s.waitCount(t, float64(n+1), "calinix_retries_total", "reason", "lost_sending")
