@@ -54,28 +54,28 @@ func (c *Chain) run(target int) {
 			if half {
 				w = c.hashes[c.n]
 			}
-			h0, h1, h2, h3, hc = step(h0, b0[0]), step(h1, b1[0]), step(h2, b2[0]), step(h3, b3[0]), step(hc, byte(w>>0))
-			h0, h1, h2, h3, hc = step(h0, b0[1]), step(h1, b1[1]), step(h2, b2[1]), step(h3, b3[1]), step(hc, byte(w>>8))
-			h0, h1, h2, h3, hc = step(h0, b0[2]), step(h1, b1[2]), step(h2, b2[2]), step(h3, b3[2]), step(hc, byte(w>>16))
-			h0, h1, h2, h3, hc = step(h0, b0[3]), step(h1, b1[3]), step(h2, b2[3]), step(h3, b3[3]), step(hc, byte(w>>24))
-			h0, h1, h2, h3, hc = step(h0, b0[4]), step(h1, b1[4]), step(h2, b2[4]), step(h3, b3[4]), step(hc, byte(w>>32))
-			h0, h1, h2, h3, hc = step(h0, b0[5]), step(h1, b1[5]), step(h2, b2[5]), step(h3, b3[5]), step(hc, byte(w>>40))
-			h0, h1, h2, h3, hc = step(h0, b0[6]), step(h1, b1[6]), step(h2, b2[6]), step(h3, b3[6]), step(hc, byte(w>>48))
-			h0, h1, h2, h3, hc = step(h0, b0[7]), step(h1, b1[7]), step(h2, b2[7]), step(h3, b3[7]), step(hc, byte(w>>56))
+			h0, h1, h2, h3, hc = (h0^uint64(b0[0]))*fnvPrime, (h1^uint64(b1[0]))*fnvPrime, (h2^uint64(b2[0]))*fnvPrime, (h3^uint64(b3[0]))*fnvPrime, (hc^uint64(byte(w>>0)))*fnvPrime
+			h0, h1, h2, h3, hc = (h0^uint64(b0[1]))*fnvPrime, (h1^uint64(b1[1]))*fnvPrime, (h2^uint64(b2[1]))*fnvPrime, (h3^uint64(b3[1]))*fnvPrime, (hc^uint64(byte(w>>8)))*fnvPrime
+			h0, h1, h2, h3, hc = (h0^uint64(b0[2]))*fnvPrime, (h1^uint64(b1[2]))*fnvPrime, (h2^uint64(b2[2]))*fnvPrime, (h3^uint64(b3[2]))*fnvPrime, (hc^uint64(byte(w>>16)))*fnvPrime
+			h0, h1, h2, h3, hc = (h0^uint64(b0[3]))*fnvPrime, (h1^uint64(b1[3]))*fnvPrime, (h2^uint64(b2[3]))*fnvPrime, (h3^uint64(b3[3]))*fnvPrime, (hc^uint64(byte(w>>24)))*fnvPrime
+			h0, h1, h2, h3, hc = (h0^uint64(b0[4]))*fnvPrime, (h1^uint64(b1[4]))*fnvPrime, (h2^uint64(b2[4]))*fnvPrime, (h3^uint64(b3[4]))*fnvPrime, (hc^uint64(byte(w>>32)))*fnvPrime
+			h0, h1, h2, h3, hc = (h0^uint64(b0[5]))*fnvPrime, (h1^uint64(b1[5]))*fnvPrime, (h2^uint64(b2[5]))*fnvPrime, (h3^uint64(b3[5]))*fnvPrime, (hc^uint64(byte(w>>40)))*fnvPrime
+			h0, h1, h2, h3, hc = (h0^uint64(b0[6]))*fnvPrime, (h1^uint64(b1[6]))*fnvPrime, (h2^uint64(b2[6]))*fnvPrime, (h3^uint64(b3[6]))*fnvPrime, (hc^uint64(byte(w>>48)))*fnvPrime
+			h0, h1, h2, h3, hc = (h0^uint64(b0[7]))*fnvPrime, (h1^uint64(b1[7]))*fnvPrime, (h2^uint64(b2[7]))*fnvPrime, (h3^uint64(b3[7]))*fnvPrime, (hc^uint64(byte(w>>56)))*fnvPrime
 			if half {
 				c.combined(hc)
 				hc = fnvOffset
 			}
 			half = !half
 		} else {
-			h0, h1, h2, h3 = step(h0, b0[0]), step(h1, b1[0]), step(h2, b2[0]), step(h3, b3[0])
-			h0, h1, h2, h3 = step(h0, b0[1]), step(h1, b1[1]), step(h2, b2[1]), step(h3, b3[1])
-			h0, h1, h2, h3 = step(h0, b0[2]), step(h1, b1[2]), step(h2, b2[2]), step(h3, b3[2])
-			h0, h1, h2, h3 = step(h0, b0[3]), step(h1, b1[3]), step(h2, b2[3]), step(h3, b3[3])
-			h0, h1, h2, h3 = step(h0, b0[4]), step(h1, b1[4]), step(h2, b2[4]), step(h3, b3[4])
-			h0, h1, h2, h3 = step(h0, b0[5]), step(h1, b1[5]), step(h2, b2[5]), step(h3, b3[5])
-			h0, h1, h2, h3 = step(h0, b0[6]), step(h1, b1[6]), step(h2, b2[6]), step(h3, b3[6])
-			h0, h1, h2, h3 = step(h0, b0[7]), step(h1, b1[7]), step(h2, b2[7]), step(h3, b3[7])
+			h0, h1, h2, h3 = (h0^uint64(b0[0]))*fnvPrime, (h1^uint64(b1[0]))*fnvPrime, (h2^uint64(b2[0]))*fnvPrime, (h3^uint64(b3[0]))*fnvPrime
+			h0, h1, h2, h3 = (h0^uint64(b0[1]))*fnvPrime, (h1^uint64(b1[1]))*fnvPrime, (h2^uint64(b2[1]))*fnvPrime, (h3^uint64(b3[1]))*fnvPrime
+			h0, h1, h2, h3 = (h0^uint64(b0[2]))*fnvPrime, (h1^uint64(b1[2]))*fnvPrime, (h2^uint64(b2[2]))*fnvPrime, (h3^uint64(b3[2]))*fnvPrime
+			h0, h1, h2, h3 = (h0^uint64(b0[3]))*fnvPrime, (h1^uint64(b1[3]))*fnvPrime, (h2^uint64(b2[3]))*fnvPrime, (h3^uint64(b3[3]))*fnvPrime
+			h0, h1, h2, h3 = (h0^uint64(b0[4]))*fnvPrime, (h1^uint64(b1[4]))*fnvPrime, (h2^uint64(b2[4]))*fnvPrime, (h3^uint64(b3[4]))*fnvPrime
+			h0, h1, h2, h3 = (h0^uint64(b0[5]))*fnvPrime, (h1^uint64(b1[5]))*fnvPrime, (h2^uint64(b2[5]))*fnvPrime, (h3^uint64(b3[5]))*fnvPrime
+			h0, h1, h2, h3 = (h0^uint64(b0[6]))*fnvPrime, (h1^uint64(b1[6]))*fnvPrime, (h2^uint64(b2[6]))*fnvPrime, (h3^uint64(b3[6]))*fnvPrime
+			h0, h1, h2, h3 = (h0^uint64(b0[7]))*fnvPrime, (h1^uint64(b1[7]))*fnvPrime, (h2^uint64(b2[7]))*fnvPrime, (h3^uint64(b3[7]))*fnvPrime
 		}
 		p0, p1, p2, p3 = p0+strideBytes, p1+strideBytes, p2+strideBytes, p3+strideBytes
 		if p0 == e0 {

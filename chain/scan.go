@@ -10,23 +10,24 @@ import (
 // What the blocks' hashes cover is a stream: the tokens, each with a separator
 // behind it, and nothing between them. Ordinary text becomes a stream by
 // putting the separator in the place of the space, so 64 bytes of it are copied
-// at a time. Whatever is not ordinary (two spaces in a row, a long token, white
-// space beyond ASCII) ends the copy early, is dealt with, and the next 64 bytes
-// begin behind it.
+// at a time. Only where that is not all (two spaces in a row, a token that is
+// too long, white space beyond ASCII) is a part of the chunk written again.
 const (
+	// streamBytes is the size of the ring that holds the stream: a power of two.
 	streamBytes = 16 << 10
-	// streamMask keeps an index below streamBytes, so that it need not be
-	// checked.
+	// streamMask keeps an index within the ring, so that it need not be checked.
 	streamMask = streamBytes - 1
-	// streamSlack is what may be read and written beyond that.
-	streamSlack = 3 * chunkBytes
-	// tailBytes holds less than a window of text and white space to fill a
-	// window that begins anywhere in it.
-	tailBytes = 2 * windowBytes
+	// streamSlack is what a chunk may write, at most: twice its size, and what
+	// rewrite copies too much.
+	streamSlack = 4 * chunkBytes
+	// tailBytes holds less than a window of text and white space behind it, for
+	// two chunks.
+	tailBytes = chunkBytes + windowBytes
 	// maxCuts suffices for ordinary text in blocks of 16 tokens.
 	maxCuts = streamBytes / chunkBytes
 )
 
+// A stream is a ring, with room behind its end for what is written beyond it.
 type stream [streamBytes + streamSlack]byte
 
 // A cut is the end of a block, in the text and in the stream.
@@ -55,9 +56,8 @@ type scanner struct {
 	inner uint64 // all ones if a longer token can lie within a chunk
 	tiny  uint64 // all ones if max is below 16
 	after uint64 // 1 if the byte before pos is white space, or none
+	spill uint64 // bytes from pos on that belong to white space before pos
 	run   int    // length of the open token, at most max
-	clear int    // up to here src is known to be free of white space
-	shut  bool   // and this is where white space begins
 
 	work  *workspace
 	dst   int // where the stream ends
@@ -85,7 +85,7 @@ func (s *scanner) reset(o Options, text []byte) {
 	if s.max < 16 {
 		s.tiny = math.MaxUint64
 	}
-	s.after, s.run, s.clear, s.shut = 1, 0, 0, false
+	s.after, s.spill, s.run = 1, 0, 0
 	s.dst, s.keep, s.start, s.first, s.cuts = 0, 0, 0, 0, 0
 	s.block = max(1, o.BlockSize)
 	s.need = s.block
@@ -111,7 +111,7 @@ func (s *scanner) more() bool {
 			s.tail[i] = ' '
 		}
 		s.src, s.off = s.tail[:], s.off+s.pos
-		s.pos, s.clear, s.limit = 0, 0, -1
+		s.pos, s.limit = 0, -1
 	}
 	return !s.spent()
 }
@@ -128,78 +128,89 @@ func (s *scanner) fill(blocks int) bool {
 	s.first, s.cuts = 0, 0
 	blocks = min(blocks, maxCuts-chunkBytes)
 	for s.cuts < blocks && !s.full() {
-		switch {
-		case s.pos < s.clear:
-			s.pieces()
-		case s.pos <= s.limit || s.more():
-			s.chunk()
-		default:
+		if s.pos > s.limit && !s.more() {
 			if s.need < s.block {
 				s.cut(len(bytes.TrimRightFunc(s.text, unicode.IsSpace)), s.dst)
 			}
-			return s.cuts > 0
+			break
 		}
+		s.chunks(blocks)
 	}
 	return s.cuts > 0
 }
 
-// chunk reads the next bytes of the text, at most 64, into the stream.
-func (s *scanner) chunk() {
-	src := (*[windowBytes]byte)(s.src[s.pos : s.pos+windowBytes : s.pos+windowBytes])
-	dst := (*[chunkBytes]byte)(s.work.stream[s.dst&streamMask:])
-	var space uint64
-	wide, size := chunkBytes, 0
-	if ascii(src) {
-		space = blend(dst, src, 0xff)
-	} else {
-		space, wide, size = blendWide(dst, src, 0xff)
-	}
-
-	double := space & (space<<1 | s.after) // white space after white space
-	lead := bits.TrailingZeros64(space)    // bytes that go on with the open token
-	if double|s.suspects(space) != 0 || s.run+lead > s.max || wide < chunkBytes {
-		if s.special(space, double, wide, size) {
-			return
-		}
-	}
-	s.tokens(space, 0)
-	s.after = space >> 63
-	if space == 0 {
-		s.run += chunkBytes
-	} else {
-		s.run = bits.LeadingZeros64(space)
-	}
-	s.advance(chunkBytes, chunkBytes)
-}
-
-// advance goes on by so many bytes that were read from the text and written to
-// the stream. The bytes at the ring's end are kept in step with those at its
-// beginning, so that nobody needs to look where it ends.
-func (s *scanner) advance(read, written int) {
-	ring, at := &s.work.stream, s.dst&streamMask
-	if (at-strideBytes)&streamMask+strideBytes+written >= streamBytes {
-		if at < strideBytes {
-			copy(ring[streamBytes:], ring[:strideBytes])
+// chunks reads on, 64 bytes at a time, as far as fill wants, but not beyond the
+// ring's end. There must be room for one chunk.
+func (s *scanner) chunks(blocks int) {
+	ring := &s.work.stream
+	pos, dst, after, run := s.pos, s.dst, s.after, s.run
+	room := min(dst|streamMask, s.keep+streamBytes-streamSlack)
+	for {
+		src := (*[windowBytes]byte)(s.src[pos : pos+windowBytes : pos+windowBytes])
+		out := ring[dst&streamMask:]
+		var space, wide uint64
+		if ascii(src) {
+			space = blend((*[chunkBytes]byte)(out), src, separator)
 		} else {
-			copy(ring[:streamSlack], ring[streamBytes:])
+			space, wide = s.wide((*[chunkBytes]byte)(out), src)
+		}
+
+		drop := space & (space<<1 | after)  // white space after white space
+		var split uint64                    // bytes too many for their token
+		lead := bits.TrailingZeros64(space) // bytes that go on with the open token
+		if s.suspects(space) != 0 || run+lead > s.max {
+			split = s.splits(space, run)
+		}
+		size := chunkBytes
+		if drop|split != 0 {
+			size += bits.OnesCount64(split) - bits.OnesCount64(drop)
+			rewrite(out, src, drop, split)
+		}
+		for wide &^= drop; wide != 0; wide &= wide - 1 {
+			i := bits.TrailingZeros64(wide)
+			out[moved(i, drop, split)] = separator
+		}
+		ends := space&^drop | split
+		if n := bits.OnesCount64(ends); n < s.need {
+			s.need -= n
+		} else {
+			s.count(ends, drop, split, pos, dst)
+		}
+
+		after = space >> 63
+		switch {
+		case split != 0:
+			run = min(bits.LeadingZeros64(space), bits.LeadingZeros64(split)+1)
+		case space != 0:
+			run = bits.LeadingZeros64(space)
+		default:
+			run += chunkBytes
+		}
+		pos += chunkBytes
+		dst += size
+		if pos > s.limit || dst > room || s.cuts >= blocks {
+			break
 		}
 	}
-	s.pos += read
-	s.dst += written
+	if s.dst&streamMask < strideBytes {
+		copy(ring[streamBytes:], ring[:strideBytes])
+	}
+	if dst > s.dst|streamMask {
+		copy(ring[:streamSlack], ring[streamBytes:])
+	}
+	s.pos, s.dst, s.after, s.run = pos, dst, after, run
 }
 
-// tokens counts the tokens of the chunk that begins here, and cuts the blocks
-// that they fill. Bit i of ends tells that a token ends before byte i of the
-// stream and, as token j of the chunk, before byte i-lag*j of the text.
-func (s *scanner) tokens(ends uint64, lag int) {
+// count counts the tokens of a chunk that begins at pos in src and at dst in the
+// stream, and cuts the blocks that they fill. Bit i of ends tells that a token
+// ends before byte i of the chunk.
+func (s *scanner) count(ends, drop, split uint64, pos, dst int) {
 	n := bits.OnesCount64(ends)
-	base := s.off + s.pos
 	for n >= s.need {
 		n -= s.need
-		bit := nthBit(ends, s.need)
-		ends &^= uint64(2)<<bit - 1
-		base -= lag * s.need
-		s.cut(base+lag+bit, s.dst+bit+1)
+		i := nthBit(ends, s.need)
+		ends &^= uint64(2)<<i - 1
+		s.cut(s.off+pos+i, dst+moved(i, drop, split)+1)
 	}
 	s.need -= n
 }
@@ -209,15 +220,4 @@ func (s *scanner) cut(end, to int) {
 	s.work.cuts[s.cuts&(maxCuts-1)] = cut{end, to}
 	s.cuts++
 	s.need = s.block
-}
-
-// suspects returns 0 if no token longer than max lies within the chunk. It
-// looks for runs of 16 bytes, as the common limit is 16; special looks closer.
-func (s *scanner) suspects(space uint64) uint64 {
-	r := ^space
-	r &= r << 1
-	r &= r << 2
-	r &= r << 4
-	r &= r << 8
-	return r&s.inner | s.tiny
 }

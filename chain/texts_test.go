@@ -54,8 +54,8 @@ func english(r *rand.Rand, size int) []byte {
 func typeset(r *rand.Rand, size int) []byte {
 	var b []byte
 	for len(b) < size {
-		switch r.IntN(10) {
-		case 0:
+		switch r.IntN(50) {
+		case 0, 4, 5:
 			b = append(append(word(r, append(b, "“"...)), "”"...), ' ')
 		case 1:
 			b = append(append(b, "—"...), ' ')

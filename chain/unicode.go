@@ -5,78 +5,80 @@ import (
 	"math/bits"
 )
 
-// blendWide does what blend does for a chunk with any bytes. It also tells
-// where in the chunk the first white space beyond ASCII begins and how long it
-// is; at is chunkBytes if there is none. The mask knows ASCII only.
-func blendWide(dst *[chunkBytes]byte, src *[windowBytes]byte, all uint64) (space uint64, at, size int) {
-	le := binary.LittleEndian
-	var acc, leads uint64
-	for i := chunkBytes - 8; i >= 0; i -= 8 {
-		w := le.Uint64(src[i:])
-		low := w & lows
-		e := spaces(low) &^ w >> 7 & ones
-		acc = acc*2 + e
-		leads |= spaceLeads(low) & w
-		le.PutUint64(dst[i:], w|e*all)
-	}
-	at = chunkBytes
-	if leads&highs != 0 {
-		at, size = firstWideSpace(src)
-	}
-	return transpose(acc), at, size
-}
-
-// firstWideSpace returns place and size of the first white space beyond ASCII
-// that begins in the chunk, or chunkBytes and 0.
-func firstWideSpace(src *[windowBytes]byte) (at, size int) {
-	le := binary.LittleEndian
-	for i := 0; i < chunkBytes; i += 8 {
-		// For each byte, the byte after it is in the same place of w1.
-		w, w1 := le.Uint64(src[i:]), le.Uint64(src[i+1:])
-		hits := pairs(w ^ 0xe2*ones | (w1^0x80*ones)&(0xfe*ones)) // U+2000 to U+207F
-		hits |= pairs(w ^ 0xe3*ones | w1 ^ 0x80*ones)             // U+3000 to U+303F
-		hits |= pairs(w ^ 0xe1*ones | w1 ^ 0x9a*ones)             // U+1680 to U+16BF
-		hits |= pairs(w ^ 0xc2*ones | w1&(0xda*ones) ^ 0x80*ones) // U+0085, U+00A0 and six more
-		for ; hits != 0; hits &= hits - 1 {
-			at := i + bits.TrailingZeros64(hits)>>3
-			if n := wideSpace(src[at], src[at+1], src[at+2]); n > 0 {
-				return at, n
-			}
+// wide does what blend does for a chunk with any bytes. lead has the first byte
+// of each white space beyond ASCII, into whose place a separator is yet to be
+// put; space has all bytes of it.
+func (s *scanner) wide(dst *[chunkBytes]byte, src *[windowBytes]byte) (space, lead uint64) {
+	space, maybe := blendWide(dst, src, separator)
+	space |= s.spill
+	s.spill = 0
+	for ; maybe != 0; maybe &= maybe - 1 {
+		i := bits.TrailingZeros64(maybe)
+		if n := wideSpace(src[i], src[i+1], src[i+2]); n > 0 {
+			all := uint64(1)<<n - 1
+			lead |= 1 << i
+			space |= all << i
+			s.spill = all >> (chunkBytes - i)
 		}
 	}
-	return chunkBytes, 0
+	return space, lead
 }
 
-// pairs sets bit 7 of each byte of x that is zero, and of no other.
-func pairs(x uint64) uint64 {
-	return ^(x&lows + lows | x) & highs
+// blendWide does what blend does for a chunk with any bytes. maybe has the
+// places where white space beyond ASCII can begin.
+func blendWide(dst *[chunkBytes]byte, src *[windowBytes]byte, all uint64) (space, maybe uint64) {
+	le := binary.LittleEndian
+	for i := chunkBytes - 8; i >= 0; i -= 8 {
+		w := le.Uint64(src[i:])
+		low, next := w&lows, le.Uint64(src[i+1:])&lows
+		e := spaces(low) &^ w >> 7 & ones
+		space = space*2 + e
+		maybe = maybe*2 + wideLeads(low)&widePairs((low+next)&lows)&w>>7&ones
+		le.PutUint64(dst[i:], w|e*all)
+	}
+	return transpose(space), transpose(maybe)
+}
+
+// White space beyond ASCII is, in UTF-8:
+//
+//	c2 85, c2 a0           U+0085, U+00A0
+//	e1 9a 80               U+1680
+//	e2 80 80 .. e2 80 8a   U+2000 .. U+200A
+//	e2 80 a8, a9, af       U+2028, U+2029, U+202F
+//	e2 81 9f               U+205F
+//	e3 80 80               U+3000
+//
+// None of these can be part of another character, so the text around need not
+// be decoded, nor be valid. To sort out nearly all other text, CJK among it, the
+// first byte must fit, and the sum of the first two. Both tests were found as
+// that of spaces was.
+
+// wideLeads sets bit 7 of each byte of low that is 0x42 or 0x61 to 0x63: the
+// first bytes above without their bit 7.
+func wideLeads(low uint64) uint64 {
+	return (((low ^ 0x1c*ones) + 0x03*ones) ^ 0x1e*ones) + 0x01*ones
+}
+
+// widePairs sets bit 7 of each byte of sum that is 0x47, 0x62, 0x63 or 0x7b,
+// the sums of the first two bytes above without their bit 7, or any other from
+// 0x70 to 0x7f.
+func widePairs(sum uint64) uint64 {
+	return (((sum ^ 0x0c*ones) + 0x12*ones) ^ 0x22*ones) + 0x01*ones
 }
 
 // wideSpace returns how many of the three bytes are one character of white
-// space beyond ASCII, by unicode.IsSpace: 2 or 3, or 0. No such sequence can be
-// part of another character, so that the text around it need not be decoded,
-// nor be valid.
+// space beyond ASCII: 2 or 3, or 0.
 func wideSpace(a, b, c byte) int {
-	switch a {
-	case 0xc2:
-		if b == 0x85 || b == 0xa0 { // U+0085, U+00A0
-			return 2
-		}
-	case 0xe1:
-		if b == 0x9a && c == 0x80 { // U+1680
-			return 3
-		}
-	case 0xe2:
-		switch {
-		case b == 0x80 && (c >= 0x80 && c <= 0x8a || c == 0xa8 || c == 0xa9 || c == 0xaf):
-			return 3 // U+2000 to U+200A, U+2028, U+2029, U+202F
-		case b == 0x81 && c == 0x9f: // U+205F
-			return 3
-		}
-	case 0xe3:
-		if b == 0x80 && c == 0x80 { // U+3000
-			return 3
-		}
+	const last = 0x07ff | 1<<0x28 | 1<<0x29 | 1<<0x2f // of e2 80
+	switch {
+	case a == 0xe2 && b == 0x80:
+		return int(last>>(c&0x3f)&1) * 3 * int(c>>7&^(c>>6)&1)
+	case a == 0xe3 && b == 0x80 && c == 0x80,
+		a == 0xe2 && b == 0x81 && c == 0x9f,
+		a == 0xe1 && b == 0x9a && c == 0x80:
+		return 3
+	case a == 0xc2 && (b == 0x85 || b == 0xa0):
+		return 2
 	}
 	return 0
 }

@@ -14,11 +14,11 @@ const (
 )
 
 // chunkBytes is how many bytes are looked at in one step: one bit each in a
-// mask of 64. windowBytes is how many must be there: white space that begins in
-// the chunk ends within them.
+// mask of 64. windowBytes is how many must be there: some steps look beyond the
+// chunk, squeeze by most.
 const (
 	chunkBytes  = 64
-	windowBytes = chunkBytes + 2
+	windowBytes = chunkBytes + keepBytes + 8
 )
 
 // spaces sets bit 7 of each byte of w that is ASCII white space: 0x09 to 0x0d
@@ -30,13 +30,6 @@ const (
 // no others, to 0x80 and above.
 func spaces(w uint64) uint64 {
 	return ((((w ^ 0x5f*ones) + 0x01*ones) ^ 0x28*ones) + 0x05*ones)
-}
-
-// spaceLeads sets bit 7 of each byte of low that is 0x42 or 0x61 to 0x63, which
-// are the first bytes of all other white space in UTF-8, 0xc2 and 0xe1 to 0xe3,
-// without their bit 7. Found as the constants of spaces were.
-func spaceLeads(low uint64) uint64 {
-	return ((((low ^ 0x1c*ones) + 0x03*ones) ^ 0x1e*ones) + 0x01*ones)
 }
 
 // blend copies a chunk of ASCII, with a separator instead of each white space,
@@ -118,8 +111,18 @@ func nthBit(x uint64, n int) int {
 	// The first byte that reaches n, and how many bits of it are needed.
 	at := bits.TrailingZeros64((c|highs-k*ones)&highs) &^ 7
 	k -= c << 8 >> at & 0xff
-	// The same within that byte, spread to a byte for each bit.
-	b := x >> at & 0xff * ones & 0x8040201008040201
-	b = (b + lows) >> 7 & ones * ones
-	return at + bits.TrailingZeros64((b|highs-k*ones)&highs)>>3
+	return at + int(bitInByte[x>>at&0xff][(k-1)&7])
 }
+
+// bitInByte[b][n] is the place of set bit n of b, counted from 0.
+var bitInByte = func() (place [256][8]uint8) {
+	for b := range place {
+		for i, n := 0, 0; i < 8; i++ {
+			if b>>i&1 != 0 {
+				place[b][n] = uint8(i)
+				n++
+			}
+		}
+	}
+	return place
+}()
