@@ -24,6 +24,7 @@ type plan struct {
 	port            int
 	single          []pod
 	prefill, decode []pod
+	global          string // further global options
 	calinix         string // further lines of the directive
 	site            string // further lines of the site
 	more            string // further sites
@@ -78,7 +79,7 @@ func (p *plan) caddyfile() string {
 		}
 		b.WriteString("}\n")
 	}
-	b.WriteString("{\nauto_https disable_redirects\n}\n")
+	b.WriteString("{\nauto_https disable_redirects\n" + p.global + "\n}\n")
 	cert, key := testcaddy.CertFiles()
 	fmt.Fprintf(&b, "https://:%d {\ntls %s %s\nlog\n%s\ncalinix {\nstrategy cache_aware\n%s\n", p.port, cert, key, p.site, p.calinix)
 	list("single", p.single)

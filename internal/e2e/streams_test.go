@@ -23,6 +23,9 @@ type said struct {
 	whole  bool // [DONE] came, and then the declared end
 }
 
+// errNoDone says that a stream has come to its end without saying so.
+var errNoDone = errors.New("the stream ended without [DONE]")
+
 // streamBody is a streamed chat request of one user turn.
 func streamBody(content string, tokens int) string {
 	body, err := json.Marshal(map[string]any{
@@ -46,7 +49,7 @@ func hear(body io.Reader) (said, error) {
 		if err == io.EOF { // bare: the declared end
 			s.text = text.String()
 			if !s.whole {
-				return s, errors.New("the stream ended without [DONE]")
+				return s, errNoDone
 			}
 			return s, nil
 		}
