@@ -65,8 +65,14 @@ func (x *exchange) stripped() ([]byte, error) {
 		return x.body.raw, nil
 	}
 	// From here on the body is ours, and no longer compressed.
+	encoding := x.r.Header["Content-Encoding"]
 	x.r.Header.Del("Content-Encoding")
-	x.body.decoded, x.body.raw = without, nil
+	x.body.decoded = without
+	if changed || len(encoding) == 0 || !x.h.decodeOnly {
+		x.body.raw = nil
+	} else {
+		x.encoding = encoding // without a prefill leg raw is sent as it came
+	}
 	return without, nil
 }
 
@@ -212,5 +218,9 @@ func (x *exchange) withoutPrefill(why outcome.Outcome, payload []byte, decode *f
 	}
 	x.route.policy += decodeOnlyMark
 	x.route.prefill = ""
+	if x.encoding != nil {
+		x.r.Header["Content-Encoding"] = x.encoding
+		payload = x.body.raw
+	}
 	x.serve(outcome.Decode, fleet.Decode, payload, decode)
 }

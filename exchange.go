@@ -32,7 +32,10 @@ type exchange struct {
 	work    *work // pooled; nil once released
 	route   route
 	session uint64 // hash of the session key, 0 without one
-	prompt  bool   // the chain is that of a prompt
+	// encoding is the client's Content-Encoding of body.raw, if that was undone
+	// and may yet be needed.
+	encoding []string
+	prompt   bool // the chain is that of a prompt
 
 	read   time.Time // when the body had been read
 	leases []*fleet.Lease
