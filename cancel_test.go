@@ -45,18 +45,19 @@ func serveCancel(t *testing.T) *cancelSite {
 	return s
 }
 
-// busy waits until the pods have got n requests and one of them has the last of
-// these whole, and returns that pod.
+// busy waits until the pods have got n requests, of which the last has been read
+// and is not answered, and returns the pod that has it.
 func busy(t testing.TB, ps fakepod.Pods, n int) *fakepod.Pod {
 	t.Helper()
 	for deadline := time.Now().Add(testcaddy.Patience); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		if ps.Total() < n {
-			continue
-		}
-		for _, p := range ps {
-			if all := p.Requests(); len(all) > 0 && all[len(all)-1].BodyRead && all[len(all)-1].End == fakepod.Running {
-				return p
+		var last fakepod.Request
+		for _, q := range ps.Received() {
+			if q.Time.After(last.Time) {
+				last = q
 			}
+		}
+		if ps.Total() >= n && last.BodyRead && last.End == fakepod.Running {
+			return ps.Pod(last.Pod)
 		}
 	}
 	t.Fatalf("none of the pods has request %d: %v", n, ps.Counts())
