@@ -11,12 +11,14 @@ type Options struct {
 
 // Chain is the chain of one text. It is made for reuse: Reset, then Extend as
 // far as needed, again and again. In steady state none of its methods
-// allocates. The zero value is ready for Reset. A Chain must not be copied, nor
-// used by two goroutines at a time.
+// allocates. It holds 20 KiB, and 16 bytes a block of the longest text so far. The
+// zero value is ready for Reset, and may be used only behind it. A Chain must not
+// be copied, nor used by two goroutines at a time.
 type Chain struct {
 	seed   uint64
 	hashes []uint64 // of all blocks cut so far, cumulative up to n
 	ends   []int    // of all blocks cut so far
+	taken  int      // blocks that lanes have taken
 	n      int      // blocks whose hashes are cumulative
 	last   uint64   // cumulative hash of block n-1, or seed
 	carry  uint64   // hash of what the stream has lost of the open block
@@ -24,25 +26,23 @@ type Chain struct {
 	lanes  lanes
 }
 
-// Reset starts the chain of a text. It borrows text until the next Reset. seed
-// is what the first block is chained to: see Seed. Its cost does not depend on
-// the text.
+// Reset starts the chain of a text. It borrows text until the next Reset; reset
+// with nil to give it back. seed is what the first block is chained to: see the
+// function Seed. The cost does not depend on the text.
 func (c *Chain) Reset(o Options, seed uint64, text []byte) {
 	c.seed = seed
 	c.hashes, c.ends = c.hashes[:0], c.ends[:0]
-	c.n, c.last, c.carry = 0, seed, fnvOffset
+	c.taken, c.n, c.last, c.carry = 0, 0, seed, fnvOffset
 	c.scan.reset(o, text)
 }
 
 // Extend hashes on until there are at least n blocks, or the text ends, and
-// returns how many there are now. It may go up to three blocks further, since
-// they cost no more. It touches no more of the text than these blocks and less
-// than 200 bytes behind them.
+// returns how many there are now. It rounds n up to a multiple of four, since
+// four blocks cost no more than one, and reads no more of the text than these
+// blocks and less than 200 bytes behind them.
 func (c *Chain) Extend(n int) int {
 	if n > c.n && !c.Done() {
-		if n > math.MaxInt-laneCount {
-			n = math.MaxInt - laneCount
-		}
+		n = min(n, math.MaxInt-laneCount)
 		c.run((n + laneCount - 1) / laneCount * laneCount)
 	}
 	return c.n
@@ -53,7 +53,8 @@ func (c *Chain) Complete() int {
 	return c.Extend(math.MaxInt)
 }
 
-// Done tells whether the whole text is hashed.
+// Done tells whether the whole text is hashed. That the text ends behind a block
+// is found out only by asking for a further one.
 func (c *Chain) Done() bool {
 	return c.n == len(c.hashes) && c.scan.done()
 }

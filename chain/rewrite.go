@@ -1,56 +1,55 @@
 package chain
 
-import (
-	"encoding/binary"
-	"math/bits"
-)
+import "math/bits"
 
-// suspects returns 0 if no token longer than max lies within the chunk. It
-// looks for runs of 16 bytes, as the common limit is 16; splits looks closer.
-func (s *scanner) suspects(space uint64) uint64 {
+// runs16 returns the bytes that end a run of 16 bytes without white space in
+// this chunk.
+func runs16(space uint64) uint64 {
 	r := ^space
 	r &= r << 1
 	r &= r << 2
 	r &= r << 4
 	r &= r << 8
-	return r&s.inner | s.tiny
+	return r
 }
 
 // splits returns the bytes of the chunk before which a token ends because it is
 // as long as it may be. run is the length of the open token.
-func (s *scanner) splits(space uint64, run int) uint64 {
-	var split uint64
-	lead := bits.TrailingZeros64(space)
-	for i := s.max - run; i < lead; i += s.max {
-		split |= 1 << i
-	}
+func (s *scanner) splits(space, runs uint64, run int) uint64 {
+	lead := uint64(1)<<bits.TrailingZeros64(space) - 1
+	split := s.every << (s.max - run) & lead
 	if s.max >= chunkBytes {
 		return split
 	}
-	// Bit i of long: the max bytes before byte i, and it, are of one token that
-	// begins in the chunk behind white space.
-	long := ^space &^ (1<<lead - 1)
-	for n := 1; n <= s.max; {
+	// Bit i of long: byte i, and the max bytes before it, are of one token that
+	// begins in the chunk.
+	long, n := runs, 16
+	if s.max < n {
+		long, n = ^space, 1
+	}
+	for n <= s.max {
 		k := min(n, s.max+1-n)
 		long &= long << k
 		n += k
 	}
+	long &^= lead
 	for b := long &^ (long << 1); b != 0; b = b << s.max & long {
 		split |= b
 	}
 	return split
 }
 
-// keepBytes is how many bytes rewrite copies at a time. Most lines of code are
-// shorter, so that the branch that asks for more is rarely guessed wrong.
-const keepBytes = 40
-
 // rewrite writes the rest of a chunk again, from the first byte that is to drop
 // or before which a separator is missing. dst is where in the stream the chunk
 // is, with room for streamSlack bytes.
-func rewrite(dst []byte, src *[windowBytes]byte, drop, split uint64) {
+func (s *scanner) rewrite(dst []byte, drop, split uint64) {
 	rest := drop&^(drop<<1) | split
 	to := bits.TrailingZeros64(rest)
+	src := &s.work.spare
+	d := (*[chunkBytes]byte)(dst)
+	for i := 0; i < chunkBytes; i += 16 {
+		*(*[16]byte)(src[i:]) = *(*[16]byte)(d[i:])
+	}
 	for rest != 0 {
 		// Here something is missing, or a run of bytes is to drop. Then come
 		// bytes to keep, up to the next such place.
@@ -60,27 +59,28 @@ func rewrite(dst []byte, src *[windowBytes]byte, drop, split uint64) {
 		from += bits.TrailingZeros64(^(drop >> from))
 		rest &= rest - 1
 		keep := bits.TrailingZeros64(rest) - from
-		d, s := (*[keepBytes]byte)(dst[to:]), (*[keepBytes]byte)(src[from:])
-		blendWord(d[0:], s[0:])
-		blendWord(d[8:], s[8:])
-		if keep > 16 {
-			blendWord(d[16:], s[16:])
-			blendWord(d[24:], s[24:])
-			blendWord(d[32:], s[32:])
-			for i := keepBytes; i < keep; i += 8 {
-				blendWord(dst[to+i:], src[from+i:])
-			}
-		}
+		d, k := (*[chunkBytes]byte)(dst[to:]), (*[chunkBytes]byte)(src[from:])
+		*(*[16]byte)(d[0:]) = *(*[16]byte)(k[0:])
+		*(*[16]byte)(d[16:]) = *(*[16]byte)(k[16:])
+		*(*[16]byte)(d[32:]) = *(*[16]byte)(k[32:])
+		*(*[16]byte)(d[48:]) = *(*[16]byte)(k[48:])
 		to += keep
 	}
 }
 
-// blendWord copies eight bytes, with a separator instead of each ASCII white
-// space.
-func blendWord(dst, src []byte) {
-	w := binary.LittleEndian.Uint64(src)
-	e := spaces(w&lows) &^ w >> 7 & ones
-	binary.LittleEndian.PutUint64(dst, w|e*separator)
+// spread writes a chunk without white space again, with the separators that are
+// missing. It takes 16 bytes at a time, which is the common limit.
+func spread(dst []byte, src *[windowBytes]byte, split uint64) {
+	for shift := 0; split != 0; {
+		from := bits.TrailingZeros64(split)
+		split &= split - 1
+		dst[from+shift] = separator
+		shift++
+		d, s := (*[chunkBytes]byte)(dst[from+shift:]), (*[chunkBytes]byte)(src[from:])
+		for i := 0; i < bits.TrailingZeros64(split)-from; i += 16 {
+			*(*[16]byte)(d[i:]) = *(*[16]byte)(s[i:])
+		}
+	}
 }
 
 // moved returns where byte i of a chunk is after rewrite.

@@ -39,6 +39,7 @@ type cut struct {
 type workspace struct {
 	stream stream
 	cuts   [maxCuts]cut
+	spare  [2 * chunkBytes]byte
 }
 
 // scanner writes a text's stream and cuts it into blocks. It runs through the
@@ -55,6 +56,7 @@ type scanner struct {
 	max   int    // the longest token in bytes
 	inner uint64 // all ones if a longer token can lie within a chunk
 	tiny  uint64 // all ones if max is below 16
+	every uint64 // each max-th bit
 	after uint64 // 1 if the byte before pos is white space, or none
 	spill uint64 // bytes from pos on that belong to white space before pos
 	run   int    // length of the open token, at most max
@@ -84,6 +86,10 @@ func (s *scanner) reset(o Options, text []byte) {
 	}
 	if s.max < 16 {
 		s.tiny = math.MaxUint64
+	}
+	s.every = 0
+	for i := 0; i < chunkBytes; i += min(s.max, chunkBytes) {
+		s.every |= 1 << i
 	}
 	s.after, s.spill, s.run = 1, 0, 0
 	s.dst, s.keep, s.start, s.first, s.cuts = 0, 0, 0, 0, 0
@@ -158,13 +164,18 @@ func (s *scanner) chunks(blocks int) {
 		drop := space & (space<<1 | after)  // white space after white space
 		var split uint64                    // bytes too many for their token
 		lead := bits.TrailingZeros64(space) // bytes that go on with the open token
-		if s.suspects(space) != 0 || run+lead > s.max {
-			split = s.splits(space, run)
+		runs := runs16(space)
+		if runs&s.inner|s.tiny != 0 || run+lead > s.max {
+			split = s.splits(space, runs, run)
 		}
 		size := chunkBytes
 		if drop|split != 0 {
 			size += bits.OnesCount64(split) - bits.OnesCount64(drop)
-			rewrite(out, src, drop, split)
+			if space == 0 {
+				spread(out, src, split)
+			} else {
+				s.rewrite(out, drop, split)
+			}
 		}
 		for wide &^= drop; wide != 0; wide &= wide - 1 {
 			i := bits.TrailingZeros64(wide)

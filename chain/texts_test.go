@@ -3,6 +3,7 @@ package chain
 import (
 	"encoding/base64"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 )
 
@@ -17,6 +18,7 @@ var kinds = []kind{
 	{"english", english},
 	{"typeset", typeset},
 	{"code", code},
+	{"names", names},
 	{"chinese", chinese},
 	{"japanese", japanese},
 	{"base64", base64Text},
@@ -83,6 +85,17 @@ func code(r *rand.Rand, size int) []byte {
 		if r.IntN(8) == 0 {
 			b = append(b, '\n')
 		}
+	}
+	return b[:size]
+}
+
+// names is text of long compound words, most of them over the common limit.
+func names(r *rand.Rand, size int) []byte {
+	var b []byte
+	for len(b) < size {
+		b = append(b, "shared-rag-context-"...)
+		b = strconv.AppendInt(b, int64(r.IntN(10000)), 10)
+		b = append(b, ' ')
 	}
 	return b[:size]
 }

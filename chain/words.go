@@ -15,10 +15,10 @@ const (
 
 // chunkBytes is how many bytes are looked at in one step: one bit each in a
 // mask of 64. windowBytes is how many must be there: some steps look beyond the
-// chunk, squeeze by most.
+// chunk, up to as far again.
 const (
 	chunkBytes  = 64
-	windowBytes = chunkBytes + keepBytes + 8
+	windowBytes = 2 * chunkBytes
 )
 
 // spaces sets bit 7 of each byte of w that is ASCII white space: 0x09 to 0x0d
@@ -100,8 +100,7 @@ func ascii(src *[windowBytes]byte) bool {
 }
 
 // nthBit returns the place of the n-th set bit of x, counted from the lowest,
-// which is the first. x must have that many. It branches nowhere: the place of
-// a block's end is as good as random.
+// which is the first; any place if x has fewer. It branches nowhere.
 func nthBit(x uint64, n int) int {
 	k := uint64(n)
 	// Bits in each byte, then in each byte and all below it.
@@ -109,7 +108,7 @@ func nthBit(x uint64, n int) int {
 	c = c&0x3333333333333333 + c>>2&0x3333333333333333
 	c = (c + c>>4) & 0x0f0f0f0f0f0f0f0f * ones
 	// The first byte that reaches n, and how many bits of it are needed.
-	at := bits.TrailingZeros64((c|highs-k*ones)&highs) &^ 7
+	at := bits.TrailingZeros64((c|highs-k*ones)&highs) & 0x38
 	k -= c << 8 >> at & 0xff
 	return at + int(bitInByte[x>>at&0xff][(k-1)&7])
 }
