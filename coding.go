@@ -86,7 +86,7 @@ func decoder(codings []string, raw []byte, limit int64) (io.ReadCloser, error) {
 	for _, name := range slices.Backward(codings) {
 		src, err := undo(name, d.Reader)
 		if err != nil {
-			d.Close()
+			_ = d.Close()
 			return nil, err
 		}
 		d.Reader = &bounded{src: src, left: limit}

@@ -32,7 +32,7 @@ func TestParseDurationDays(t *testing.T) {
 		rest := time.Duration(rapid.Int64Range(1, int64(time.Hour)).Draw(t, "rest"))
 		want := time.Duration(days)*24*time.Hour + rest
 		for _, s := range []string{
-			time.Duration(want).String(),
+			want.String(),
 			strconv.Itoa(days) + "d" + rest.String(),
 			rest.String() + strconv.Itoa(days) + "d",
 		} {

@@ -16,7 +16,8 @@ func TestValidatePolicy(t *testing.T) {
 				BlockSize: new(16), Strategy: "least_loaded",
 				Weights:       &RoleWeights{Single: &Weights{Cache: new(0.6), Load: new(0.3), Sticky: new(0.1)}},
 				CacheRegistry: &CacheRegistry{MaxBlocks: new(1), StaleTTL: new(Duration(0))},
-			}, "",
+			},
+			"",
 		},
 		{
 			"faults, under the keys of a policy",

@@ -36,11 +36,11 @@ var ErrReserved = errors.New("the body is not well-formed JSON but seems to hold
 // linear in the body; nothing is allocated but what dst lacks.
 func Strip(dst, body []byte) (stripped []byte, changed bool, err error) {
 	found, err := look(body)
-	switch {
-	case err != nil && namesReserved(body):
+	if err != nil && namesReserved(body) {
 		return nil, false, ErrReserved
-	case err != nil || !found.reserved:
-		return body, false, nil
+	}
+	if err != nil || !found.reserved {
+		return body, false, nil //nolint:nilerr // what is no JSON goes on as it is; the pod says so
 	}
 	var room [len(reserved)]jsonedit.Edit
 	stripped, err = jsonedit.Apply(dst, body, withoutReserved(room[:0])...)

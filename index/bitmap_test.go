@@ -19,7 +19,8 @@ func members(b Bitmap) []int {
 func TestBitmap(t *testing.T) {
 	sets := rapid.Custom(func(t *rapid.T) Bitmap {
 		return rapid.SampledFrom([]Bitmap{
-			{}, All(256), All(rapid.IntRange(0, 256).Draw(t, "n")),
+			{},
+			All(256), All(rapid.IntRange(0, 256).Draw(t, "n")),
 			Of(rapid.SliceOfN(rapid.IntRange(0, 255), 0, 6).Draw(t, "few")...),
 			{rapid.Uint64().Draw(t, "w0"), rapid.Uint64().Draw(t, "w1"), rapid.Uint64().Draw(t, "w2"), rapid.Uint64().Draw(t, "w3")},
 		}).Draw(t, "set")

@@ -9,12 +9,10 @@ import (
 
 // twin does everything to an index and to its model and says where they differ.
 type twin struct {
-	x      *Index
-	m      *model
-	q      Query
-	asked  bool // q is of the chain that comes next
-	chains []*fakeChain
-	regs   []twinReg
+	x    *Index
+	m    *model
+	q    Query
+	regs []twinReg
 }
 
 type twinReg struct {

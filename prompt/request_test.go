@@ -213,7 +213,7 @@ func TestNotJSON(t *testing.T) {
 		for api := Other; api <= Messages; api++ {
 			r.Parse(api, []byte(good))
 			checkParse(t, &r, api, []byte(body))
-			if r.JSON || r.OK || r.Text != nil && len(r.Text) > 0 || r.Model != nil || r.N != 1 || r.API != api {
+			if r.JSON || r.OK || len(r.Text) > 0 || r.Model != nil || r.N != 1 || r.API != api {
 				t.Fatalf("%q: %+v", body, r)
 			}
 		}
@@ -358,9 +358,18 @@ func TestKey(t *testing.T) {
 	long := strings.Repeat("word ", 1000)
 	keys := map[uint64]string{}
 	for _, c := range []struct{ model, content string }{
-		{"m", "a"}, {"m", "b"}, {"n", "a"}, {"m", long + "a"}, {"m", long + "b"}, {"m", "x" + long + "a"},
-		{"m", "1" + long}, {"m", "2" + long}, {"m", strings.Repeat("3rd ", 200) + long}, {"m", strings.Repeat("4th ", 200) + long},
-		{"m", long + strings.Repeat("5th ", 200) + long}, {"m", long + strings.Repeat("6th ", 200) + long},
+		{"m", "a"},
+		{"m", "b"},
+		{"n", "a"},
+		{"m", long + "a"},
+		{"m", long + "b"},
+		{"m", "x" + long + "a"},
+		{"m", "1" + long},
+		{"m", "2" + long},
+		{"m", strings.Repeat("3rd ", 200) + long},
+		{"m", strings.Repeat("4th ", 200) + long},
+		{"m", long + strings.Repeat("5th ", 200) + long},
+		{"m", long + strings.Repeat("6th ", 200) + long},
 	} {
 		k := key(c.model, c.content)
 		if k != key(c.model, c.content) {

@@ -56,6 +56,10 @@ func newPlan(tb testing.TB, single, prefill, decode int, sim string) *plan {
 	return p
 }
 
+// patientProbes are for machines on which a probe may take longer than the
+// default of 500 ms because many tests run.
+const patientProbes = "health {\ntimeout 20s\n}"
+
 // singleOrDispatch runs f for a site with pods of single mode, and for one with
 // pods of dispatch mode.
 func singleOrDispatch(t *testing.T, sim string, f func(t *testing.T, p *plan)) {
@@ -81,7 +85,7 @@ func (p *plan) caddyfile() string {
 	}
 	b.WriteString("{\nauto_https disable_redirects\n" + p.global + "\n}\n")
 	cert, key := testcaddy.CertFiles()
-	fmt.Fprintf(&b, "https://:%d {\ntls %s %s\nlog\n%s\ncalinix {\nstrategy cache_aware\n%s\n", p.port, cert, key, p.site, p.calinix)
+	fmt.Fprintf(&b, "https://:%d {\ntls %s %s\nlog\n%s\ncalinix {\nstrategy cache_aware\n%s\n%s\n", p.port, cert, key, p.site, patientProbes, p.calinix)
 	list("single", p.single)
 	if p.dispatches() {
 		b.WriteString("dispatch {\nconnector nixl\n")

@@ -204,11 +204,10 @@ func (c *conn) awaitRequest(n int) error {
 // reader.
 func (c *conn) head() (string, error) {
 	for n := 1; ; n = c.br.Buffered() + 1 {
-		b, err := c.br.Peek(n)
-		if err != nil {
+		if _, err := c.br.Peek(n); err != nil {
 			return "", err
 		}
-		b, _ = c.br.Peek(c.br.Buffered())
+		b, _ := c.br.Peek(c.br.Buffered())
 		if i := bytes.Index(b, []byte("\r\n\r\n")); i >= 0 {
 			return string(b[:i+4]), nil
 		}

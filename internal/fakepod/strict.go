@@ -62,11 +62,21 @@ func (s Strict) fault(q *Request, suffix string) string {
 	}
 	for _, f := range []struct{ name, kinds string }{
 		{need, kinds},
-		{"model", "string"}, {"stream", "bool null"}, {"stream_options", "object null"},
-		{"max_tokens", "int null"}, {"max_completion_tokens", "int null"}, {"max_output_tokens", "int null"},
-		{"min_tokens", "int null"}, {"n", "int null"}, {"temperature", "number int null"}, {"top_p", "number int null"},
-		{"seed", "int null"}, {"user", "string null"}, {"cache_salt", "string null"},
-		{"tools", "array null"}, {"kv_transfer_params", "object null"},
+		{"model", "string"},
+		{"stream", "bool null"},
+		{"stream_options", "object null"},
+		{"max_tokens", "int null"},
+		{"max_completion_tokens", "int null"},
+		{"max_output_tokens", "int null"},
+		{"min_tokens", "int null"},
+		{"n", "int null"},
+		{"temperature", "number int null"},
+		{"top_p", "number int null"},
+		{"seed", "int null"},
+		{"user", "string null"},
+		{"cache_salt", "string null"},
+		{"tools", "array null"},
+		{"kv_transfer_params", "object null"},
 	} {
 		v, there := m[f.name]
 		if !there {

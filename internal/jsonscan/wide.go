@@ -16,7 +16,7 @@ func longWide(b []byte, i int, dst []byte, keep bool) (out []byte, end int, esca
 		if i == len(b) {
 			return dst, fault(i, unfinished), escaped
 		}
-		n := 0
+		var n int
 		switch c := b[i]; {
 		case c == '"':
 			return dst, i, escaped

@@ -7,9 +7,8 @@ import (
 	"testing"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/certmagic"
-
 	_ "github.com/caddyserver/caddy/v2/modules/standard" // every test needs a stock Caddy
+	"github.com/caddyserver/certmagic"
 )
 
 // home is the directory of this test binary: Caddy's data (its local CA, the

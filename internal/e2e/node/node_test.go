@@ -119,6 +119,9 @@ https://:%d {
 	log
 	calinix {
 		strategy cache_aware
+		health {
+			timeout 20s
+		}
 		%s
 	}
 }
