@@ -47,14 +47,14 @@ func TestAllRunes(t *testing.T) {
 	checkChain(t, &c, Options{BlockSize: 3}, 0, text, nil)
 }
 
-// A run that fills the stream many times over, and one block of more bytes than
+// Texts that fill the stream many times over, runs and blocks of more bytes than
 // the stream holds.
-func TestHugeTokensAndBlocks(t *testing.T) {
+func TestHugeTexts(t *testing.T) {
 	var c Chain
 	run := bytes.Repeat([]byte("0123456789"), 20_000)
-	words := english(rand.New(rand.NewPCG(1, 1)), 200_000)
-	for _, text := range [][]byte{run, slices.Concat([]byte("a "), run, []byte(" b "), run, words)} {
-		for _, o := range []Options{{1, 0}, {3, 0}, {100_000, 0}, {math.MaxInt, 16}, {4096, 16}, {2, 50_000}} {
+	words := mixed(rand.New(rand.NewPCG(1, 1)), 400_000)
+	for _, text := range [][]byte{run, words, slices.Concat([]byte("a "), run, []byte(" b "), run, words)} {
+		for _, o := range []Options{{1, 0}, {3, 0}, {100_000, 0}, {math.MaxInt, 16}, {4096, 16}, {2, 50_000}, {32, 16}, {1, 1}, {500, 16}} {
 			checkChain(t, &c, o, 7, text, []byte{1, 1})
 		}
 	}

@@ -207,7 +207,7 @@ func (s *scanner) chunks(blocks int) {
 		copy(ring[streamBytes:], ring[:strideBytes])
 	}
 	if dst > s.dst|streamMask {
-		copy(ring[:streamSlack], ring[streamBytes:])
+		copy(ring[:dst&streamMask], ring[streamBytes:])
 	}
 	s.pos, s.dst, s.after, s.run = pos, dst, after, run
 }
