@@ -59,9 +59,10 @@ func (l *leg) answered(status int) { l.status = status }
 func (l *leg) broke(err error)     { l.bodyErr = err }
 
 // firstByte tells the lease, once, that the answer's body has begun. Response
-// headers are no sign: vLLM sends those of a stream before the prefill.
+// headers are no sign: vLLM sends those of a stream before the prefill. Nor is the
+// body of a refusal: for that no prompt was computed.
 func (l *leg) firstByte() {
-	if !l.begun {
+	if !l.begun && l.status < http.StatusBadRequest {
 		l.begun = true
 		l.lease.FirstByte(l.now())
 	}
