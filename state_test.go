@@ -259,9 +259,8 @@ func TestStateMovedPod(t *testing.T) {
 func TestStateNewBlockSize(t *testing.T) {
 	ps := pods(t, "a")
 	s := serve(t, "block_size 4\n"+single(ps)+quickHealth, testcaddy.Plain())
-	cl := s.Client(t, testcaddy.H1)
 	for _, keys := range []string{"block_size 5\n", "block_size 5\nmax_token_bytes 4\n", "block_size 5\nmax_token_bytes 0\n"} {
-		st := startStream(t, cl, chat(words("w", 50), `"stream":true`))
+		st := startStream(t, s.Client(t, testcaddy.H1), chat(words("w", 50), `"stream":true`))
 		ps[0].Freeze()
 		if n := indexOf(t, s.Caddy).Blocks; n < 10 {
 			t.Errorf("%d blocks", n)
