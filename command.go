@@ -13,14 +13,14 @@ const defaultConfigFile = "config.yaml"
 func init() {
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name:  "calinix",
-		Usage: "<run|validate> [config.yaml]",
-		Short: "Runs or checks a Calinix config.yaml",
+		Usage: "<run|validate|replay> [file]",
+		Short: "Runs or checks a Calinix config.yaml, or replays a trace",
 		Long: `
 Runs or checks a config.yaml of Calinix, the cache-aware load balancer for LLM
 inference, without a Caddyfile. Plain HTTP is served on all interfaces at
 gateway.port (default 8080).
 
-Both commands are Caddy's own "run" and "validate" with the config adapter
+"run" and "validate" are Caddy's own "run" and "validate" with the config adapter
 "calinix"; use those directly for further flags such as --watch.`,
 		CobraFunc: func(cmd *cobra.Command) {
 			cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -42,6 +42,7 @@ Both commands are Caddy's own "run" and "validate" with the config adapter
 					Args:  cobra.MaximumNArgs(1),
 					RunE:  delegate("validate"),
 				},
+				replayCommand(),
 			)
 		},
 	})

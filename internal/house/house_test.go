@@ -28,6 +28,7 @@ var mayImport = map[string][]string{
 	"jsonedit":          {"internal/jsonscan"},
 	"outcome":           {},
 	"prompt":            {"chain", "internal/jsonscan"},
+	"replay":            {"fleet", "index", "outcome", "selection"},
 	"retry":             {},
 	"selection":         {"index"},
 }
