@@ -72,6 +72,9 @@ func ReadMooncake(src io.Reader, seed uint64) (*Trace, error) {
 		return nil, fmt.Errorf("the trace is empty, want a JSON object a line")
 	}
 	t.sort()
+	for i, first := 0, t.Requests[0].At; i < len(t.Requests); i++ {
+		t.Requests[i].At -= first
+	}
 	t.spread(seed)
 	t.sort()
 	t.finish()
