@@ -25,7 +25,6 @@ type lane struct {
 // lanes are the blocks being hashed.
 type lanes struct {
 	lane   [laneCount]lane
-	busy   int // lanes that have a block
 	oldest int // the lowest number of a block in the lanes, or idle
 }
 
@@ -39,7 +38,6 @@ type lanes struct {
 // of a stride first, and spill them.
 func (c *Chain) run(target int) {
 	s, l := c.scan.work, &c.lanes
-	l.busy = 0
 	for i := range l.lane {
 		l.lane[i].block = idle
 	}
@@ -48,7 +46,7 @@ func (c *Chain) run(target int) {
 	h2, p2, e2 := c.turn(2, 0, 0, target)
 	h3, p3, e3 := c.turn(3, 0, 0, target)
 	hc, half := uint64(fnvOffset), false
-	for l.busy > 0 {
+	for l.oldest != idle {
 		b0 := (*[strideBytes]byte)(s.stream[p0&streamMask:])
 		b1 := (*[strideBytes]byte)(s.stream[p1&streamMask:])
 		b2 := (*[strideBytes]byte)(s.stream[p2&streamMask:])

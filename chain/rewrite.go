@@ -41,7 +41,8 @@ func (s *scanner) splits(space, runs uint64, run int) uint64 {
 
 // rewrite writes the rest of a chunk again, from the first byte that is to drop
 // or before which a separator is missing. dst is where in the stream the chunk
-// is, with room for streamSlack bytes.
+// is, with room for streamSlack bytes. Since bytes move both ways, they are taken
+// from a copy of the chunk.
 func (s *scanner) rewrite(dst []byte, drop, split uint64) {
 	rest := drop&^(drop<<1) | split
 	to := bits.TrailingZeros64(rest)

@@ -35,7 +35,8 @@ type cut struct {
 	end, to int
 }
 
-// A workspace holds the stream, as much of it as is needed, and the cuts in it.
+// A workspace holds the stream, as much of it as is needed, the cuts in it, and
+// room for rewrite.
 type workspace struct {
 	stream stream
 	cuts   [maxCuts]cut
@@ -203,6 +204,8 @@ func (s *scanner) chunks(blocks int) {
 			break
 		}
 	}
+	// What lies at the ring's end and beyond it, and at its beginning, must agree:
+	// nobody who reads or writes looks where the ring ends.
 	if s.dst&streamMask < strideBytes {
 		copy(ring[streamBytes:], ring[:strideBytes])
 	}

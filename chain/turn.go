@@ -15,30 +15,41 @@ func (c *Chain) combined(h uint64) {
 // turn finishes the block of lane i, which is at p with hash h and less than a
 // stride before the block's end. Then it gives the lane the next block, and
 // returns hash and place to begin with, and where the last whole stride ends.
+//
+// What is missing in the last stride is hashed as zeros, which are then taken
+// out again: a zero only multiplies by the prime, and the prime has an inverse.
+// So there is no loop whose end a branch predictor would have to guess.
 func (c *Chain) turn(i int, h uint64, p, target int) (hash uint64, from, end int) {
-	s, ls := &c.scan, &c.lanes
-	l := &ls.lane[i&(laneCount-1)]
-	if l.block != idle {
-		c.hashes[l.block] = s.work.stream.finish(h, p, l.to)
-		l.block = idle
-		ls.busy--
-	}
-	for c.taken < target && (s.first < s.cuts || c.read(target)) {
-		to := s.work.cuts[s.first&(maxCuts-1)].to
-		h, p = c.carry, s.start
-		s.first, s.start, c.carry = s.first+1, to, fnvOffset
+	s, work, l := &c.scan, c.scan.work, &c.lanes.lane[i&(laneCount-1)]
+	for {
+		if l.block != idle {
+			n := uint(l.to-p) & (strideBytes - 1)
+			w := binary.LittleEndian.Uint64(work.stream[p&streamMask:]) & (1<<(8*n) - 1)
+			h = (h ^ uint64(byte(w))) * fnvPrime
+			h = (h ^ uint64(byte(w>>8))) * fnvPrime
+			h = (h ^ uint64(byte(w>>16))) * fnvPrime
+			h = (h ^ uint64(byte(w>>24))) * fnvPrime
+			h = (h ^ uint64(byte(w>>32))) * fnvPrime
+			h = (h ^ uint64(byte(w>>40))) * fnvPrime
+			h = (h ^ uint64(byte(w>>48))) * fnvPrime
+			h = (h ^ uint64(byte(w>>56))) * fnvPrime
+			c.hashes[l.block] = h * withoutZeros[n]
+			l.block = idle
+		}
+		if c.taken >= target || s.first >= s.cuts && !c.read(target) {
+			c.lanes.see()
+			return h, p, p + idleBytes
+		}
+		to := work.cuts[s.first&(maxCuts-1)].to
+		s.first++
+		h, p, c.carry, s.start = c.carry, s.start, fnvOffset, to
+		l.block, l.from, l.to = c.taken, p, to
+		c.taken++
 		if end = to - (to-p)&(strideBytes-1); end > p {
-			l.block, l.from, l.to = c.taken, p, to
-			c.taken++
-			ls.busy++
-			ls.see()
+			c.lanes.see()
 			return h, p, end
 		}
-		c.hashes[c.taken] = s.work.stream.finish(h, p, to)
-		c.taken++
 	}
-	ls.see()
-	return h, p, p + idleBytes
 }
 
 // see finds the oldest block in the lanes.
@@ -64,7 +75,7 @@ func (c *Chain) read(target int) bool {
 			}
 			return true
 		}
-		if !s.full() || l.busy > 0 {
+		if l.see(); !s.full() || l.oldest != idle {
 			return false
 		}
 		// The open block alone fills the stream.
@@ -72,24 +83,6 @@ func (c *Chain) read(target int) bool {
 			c.carry = step(c.carry, s.work.stream[s.start&streamMask])
 		}
 	}
-}
-
-// finish takes the bytes from p to end into a hash, less than a stride. What is
-// missing in the stride is hashed as zeros, which are then taken out again: a
-// zero only multiplies by the prime, and the prime has an inverse. So there is
-// no loop whose end a branch predictor would have to guess.
-func (s *stream) finish(h uint64, p, end int) uint64 {
-	n := uint(end-p) % strideBytes
-	w := binary.LittleEndian.Uint64(s[p&streamMask:]) & (1<<(8*n) - 1)
-	h = step(h, byte(w))
-	h = step(h, byte(w>>8))
-	h = step(h, byte(w>>16))
-	h = step(h, byte(w>>24))
-	h = step(h, byte(w>>32))
-	h = step(h, byte(w>>40))
-	h = step(h, byte(w>>48))
-	h = step(h, byte(w>>56))
-	return h * withoutZeros[n]
 }
 
 // withoutZeros[n] takes the zero bytes out of a hash that fill up n bytes to a
