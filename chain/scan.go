@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math"
 	"math/bits"
+	"strings"
 	"unicode"
 )
 
@@ -114,14 +115,14 @@ func (s *scanner) spent() bool {
 func (s *scanner) more() bool {
 	if s.stop < 0 {
 		s.stop = copy(s.tail[:], s.src[s.pos:])
-		for i := s.stop; i < len(s.tail); i++ {
-			s.tail[i] = ' '
-		}
+		copy(s.tail[s.stop:], blank)
 		s.src, s.off = s.tail[:], s.off+s.pos
 		s.pos, s.limit = 0, -1
 	}
 	return !s.spent()
 }
+
+var blank = strings.Repeat(" ", tailBytes)
 
 // full tells whether the stream has no room for a chunk.
 func (s *scanner) full() bool {
