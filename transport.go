@@ -12,6 +12,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
+	"golang.org/x/net/http2"
 )
 
 // staleWindow is how long after a request was fully written on a reused
@@ -210,9 +211,15 @@ func (l *leg) traced(req *http.Request, header http.Header) *http.Request {
 }
 
 // stale reports whether err is the end of a reused connection that the pod had
-// closed before, or while, the request was written.
+// closed before, or while, the request was written. A stream of an HTTP/2
+// connection that the pod has reset is not: the pod has the request, unless it
+// says that it refused the stream.
 func (a *attempt) stale(err error) bool {
 	if !a.reused.Load() || a.answering.Load() || isDialError(err) || isTimeout(err) {
+		return false
+	}
+	var stream http2.StreamError
+	if errors.As(err, &stream) && stream.Code != http2.ErrCodeRefusedStream {
 		return false
 	}
 	wrote := a.wroteAt.Load()
