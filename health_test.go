@@ -71,7 +71,9 @@ func TestHealthHeadersFromOutside(t *testing.T) {
 	}
 	write("one")
 	ps := pods(t, "a")
-	health := func(value string) string { return "health {\ninterval 20ms\nheaders {\n" + value + "\n}\n}\n" + single(ps) }
+	health := func(value string) string {
+		return "health {\ninterval 20ms\nheaders {\n" + value + "\n}\n}\n" + single(ps)
+	}
 	s := serve(t, health("Authorization \"Bearer {env.CALINIX_TEST_KEY}\"\nX-Token {file."+file+"}\nX-Brace \"\\{a}\""), testcaddy.Plain())
 	probe := func(token string) {
 		t.Helper()
