@@ -88,6 +88,38 @@ func TestLegsEndToEndHeaders(t *testing.T) {
 	})
 }
 
+// TestLegsHeaderUp: header_up applies to both legs, and what it makes up for a
+// request is the same on both.
+func TestLegsHeaderUp(t *testing.T) {
+	s, _, prefill, decode := bothModes(t, "header_up X-Request-Id {http.request.uuid}", "header_up -Cookie", "header_up X-Pod {http.calinix.prefill_pod}+{http.calinix.decode_pod}")
+	s.Each(t, func(t *testing.T, cl *testcaddy.Client) {
+		cl.Post(t, chatPath, question, "x-calinix-mode", "dispatch", "Cookie", "a=b", "X-Request-Id", "mine")
+		p, d := prefill.Last(t).Header, decode.Last(t).Header
+		if id := p.Get("X-Request-Id"); len(id) != 36 || id != d.Get("X-Request-Id") {
+			t.Errorf("X-Request-Id is %q and %q", id, d.Get("X-Request-Id"))
+		}
+		if p.Get("X-Pod") != "p1+d1" || d.Get("X-Pod") != "p1+d1" || p.Get("Cookie")+d.Get("Cookie") != "" {
+			t.Errorf("the legs have %v and %v", p, d)
+		}
+	})
+}
+
+// TestLegsDepthIsThePrefillPods: in dispatch mode cache-hit and depth speak of
+// the prefill pod, whatever the decode pod holds.
+func TestLegsDepthIsThePrefillPods(t *testing.T) {
+	prefill, decode := pods(t, "p1"), pods(t, "d1", "d2")
+	s := serve(t, "strategy round_robin\n"+dispatch(prefill, decode))
+	cl := s.Client(t, testcaddy.H1)
+	for n, want := range []string{"false 0", "true 5", "true 5"} {
+		a := cl.Post(t, chatPath, chat(words("depth", 70)))
+		got := a.Header.Get("X-Calinix-Cache-Hit") + " " + a.Header.Get("X-Calinix-Cache-Prefix-Depth")
+		told := decode[n%2].Last(t).Header
+		if got != want || told.Get("X-Calinix-Cache-Hit")+" "+told.Get("X-Calinix-Cache-Prefix-Depth") != want || a.Pod() != decode[n%2].Name {
+			t.Errorf("request %d: the answer says %q, want %q: %v", n, got, want, a)
+		}
+	}
+}
+
 // reserved are the body members that no client may send in dispatch mode.
 var reserved = []string{"kv_transfer_params", "bootstrap_host", "bootstrap_port", "bootstrap_room", "disaggregated_params"}
 

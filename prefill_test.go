@@ -81,6 +81,29 @@ func TestPrefillElsewhere(t *testing.T) {
 	}
 }
 
+// TestPrefillAlone: without another prefill pod to try the first fault counts.
+func TestPrefillAlone(t *testing.T) {
+	prefill, decode := pods(t, "p1"), pods(t, "d1")
+	s := serve(t, headerTimeout+dispatch(prefill, decode))
+	cl := s.Client(t, testcaddy.H1)
+	for _, c := range prefillFaults {
+		prefill[0].Clear()
+		if err := prefill[0].Listen(); err != nil {
+			t.Fatal(err)
+		}
+		if a := cl.Post(t, chatPath, question); a.Status != 200 {
+			t.Fatalf("before %s: %v", c.name, a)
+		}
+		n := decode.Total()
+		c.fail(prefill[0])
+		wantError(t, cl.Post(t, chatPath, question), c.status)
+		if decode.Total() != n {
+			t.Errorf("%s: the decode pod was asked", c.name)
+		}
+	}
+	s.waitIdle(t, decode)
+}
+
 // TestPrefillTimeoutOfBothTries: prefillTimeoutMs is for the leg as a whole.
 func TestPrefillTimeoutOfBothTries(t *testing.T) {
 	const limit = 400 * time.Millisecond

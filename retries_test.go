@@ -62,6 +62,10 @@ func TestRetryUnreachable(t *testing.T) {
 		})
 		s.waitCount(t, 3, "calinix_retries_total", "reason", "unreachable")
 		s.waitCount(t, 3, "calinix_requests_total", "role", c.name, "pod", "a", "code", "502")
+		c.pods[1].Refuse()
+		if a := s.Client(t, testcaddy.H2).Post(t, chatPath, question); wantError(t, a, http.StatusBadGateway) != "pod_unreachable" || !strings.Contains(string(a.Body), `\"b\"`) {
+			t.Errorf("%s: when no pod is left: %v", c.name, a)
+		}
 		s.waitCount(t, 3, "calinix_requests_total", "role", c.name, "pod", "b", "code", "200")
 		s.waitIdle(t, c.pods)
 		s.Stop()

@@ -54,8 +54,12 @@ func start(t testing.TB, keys string, opts ...testcaddy.Option) *site {
 	return s
 }
 
-// body is the site's text around the keys of its calinix directive.
+// body is the site's text around the keys of its calinix directive. Without a
+// strategy it is cacheAware, whatever the default may be.
 func (s *site) body(keys string) string {
+	if !strings.Contains(keys, "strategy ") {
+		keys = "strategy cache_aware\n" + keys
+	}
 	return "log\n" + s.before + "\ncalinix {\nname " + s.balancer + "\n" + keys + "\n}"
 }
 
