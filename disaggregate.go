@@ -127,6 +127,8 @@ func (x *exchange) prefill(lease, decode *fleet.Lease, stripped []byte) (reply d
 		lease.Start()
 		out, panicked := l.run(x.h.legs, got, x.r.WithContext(ctx), x.next)
 		if panicked != nil && panicked != http.ErrAbortHandler {
+			x.endLeg(outcome.Prefill, lease, l, out)
+			decode.End(x.h.now(), outcome.Unsent)
 			panic(panicked) // not the pod's doing
 		}
 		reply, out = x.readReply(ctx, l, got, out)
