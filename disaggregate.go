@@ -132,6 +132,9 @@ func (x *exchange) prefill(lease, decode *fleet.Lease, stripped []byte) (reply d
 			panic(panicked) // not the pod's doing
 		}
 		reply, out = x.readReply(ctx, l, got, out)
+		if out == outcome.Answered {
+			l.firstByte()
+		}
 		x.endLeg(outcome.Prefill, lease, l, out)
 		if out == outcome.Answered {
 			return reply, false

@@ -60,7 +60,8 @@ func (l *leg) broke(err error)     { l.bodyErr = err }
 
 // firstByte tells the lease, once, that the answer's body has begun. Response
 // headers are no sign: vLLM sends those of a stream before the prefill. Nor is the
-// body of a refusal: for that no prompt was computed.
+// body of a refusal: for that no prompt was computed. What a prefill pod's answer
+// is worth is known when it has been read.
 func (l *leg) firstByte() {
 	if !l.begun && l.status < http.StatusBadRequest {
 		l.begun = true

@@ -13,6 +13,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 	"golang.org/x/net/http2"
+
+	"github.com/calinix/caddy-calinix/outcome"
 )
 
 // staleWindow is how long after a request was fully written on a reused
@@ -59,6 +61,7 @@ func newPodTransport(ctx caddy.Context, raw json.RawMessage, withTLS bool) (*pod
 // after 5 s; one stream a connection makes Caddy's 32 idle ones too few for a
 // pod; a transport that adds Accept-Encoding would change the pod's answer.
 const (
+	defaultDialTimeout      = 3 * time.Second // Caddy's own, which it does not tell
 	defaultKeepAlive        = 4 * time.Second
 	defaultIdleConnsPerHost = 1024
 )
@@ -82,6 +85,12 @@ func transportSettings(raw json.RawMessage, withTLS bool) (map[string]any, error
 	setDefault(settings, "versions", []string{"1.1"})
 	if withTLS {
 		setDefault(settings, "tls", map[string]any{})
+	}
+	if tls, ok := settings["tls"].(map[string]any); ok {
+		// A pod that accepts and never shakes hands is as gone as one that
+		// never accepts; without a limit its requests would wait for ever.
+		setDefault(settings, "dial_timeout", int64(defaultDialTimeout))
+		setDefault(tls, "handshake_timeout", settings["dial_timeout"])
 	}
 	keep, ok := settings["keep_alive"].(map[string]any)
 	if !ok {
@@ -243,7 +252,7 @@ type legBody struct {
 
 func (b *legBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if n > 0 {
+	if n > 0 && b.leg.kind != outcome.Prefill {
 		b.leg.firstByte()
 	}
 	switch {
