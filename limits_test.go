@@ -382,6 +382,7 @@ func TestCapabilities(t *testing.T) {
 		{"single", "a", "d"},
 		{"single", "a d", ""},
 		{"dispatch", "p", "ad"},
+		{"dispatch", "a", "pd"}, // though p could take both, and has the prompt
 		{"dispatch", "a d", "pp"},
 		{"dispatch", "a p", ""},
 	} {

@@ -28,7 +28,8 @@ type Ask struct {
 	Session uint64
 	// Exclude has the slots of pods to which the leg must not go.
 	Exclude index.Bitmap
-	// Near is the prefill pod to which a decode pod should be near, if HasNear.
+	// Near is the prefill pod to which a decode pod should be near, if HasNear;
+	// but it should not be that pod itself.
 	Near    Ref
 	HasNear bool
 	// AssumeNear is for Explain alone: it is to be taken that the prefill leg
@@ -129,13 +130,25 @@ func (w *work) fill(now time.Time, x *index.Index, a *Ask, prompt bool, pods ind
 // pick filters, scores and picks. Guarded by mu.
 func (f *Fleet) pick(now time.Time, a *Ask, w *work) (slot uint8, err error) {
 	s := f.state(a.Role, &a.Exclude)
-	c := selection.Filter(&s)
+	c := f.candidates(&s, a)
 	if c.Empty() {
 		return 0, refusal(&s, a.Role)
 	}
 	f.complete(now, a, w, &f.draws)
 	top := selection.Score(&f.view, &c, &w.request)
 	return uint8(selection.Pick(&f.view, &top, &w.request)), nil
+}
+
+// candidates returns the pods that may be picked. A pod that serves both legs
+// hands nothing over to itself if there is another one to take it; s is told.
+// Guarded by mu.
+func (f *Fleet) candidates(s *selection.State, a *Ask) index.Bitmap {
+	c := selection.Filter(s)
+	if near := int(a.Near.Slot); a.HasNear && f.has(a.Near) && c.Has(near) && c.Count() > 1 {
+		c.Clear(near)
+		s.Excluded.Set(near)
+	}
+	return c
 }
 
 // complete adds to the request what is known only under the lock. Guarded by

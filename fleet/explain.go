@@ -58,7 +58,7 @@ func (f *Fleet) Explain(now time.Time, a *Ask) (all []Candidate, picked int) {
 	}
 	f.complete(now, a, w, &draws)
 	s := f.state(a.Role, &a.Exclude)
-	c := selection.Filter(&s)
+	c := f.candidates(&s, a)
 	top := selection.Score(&f.view, &c, &w.request)
 	pick := selection.Pick(&f.view, &top, &w.request)
 	picked = -1

@@ -115,6 +115,9 @@ func TestExplainSaysWhatBeginDoesWithPairs(t *testing.T) {
 				}
 				one := begin(t, f, a)
 				two := begin(t, f, b)
+				if one.Ref() == two.Ref() {
+					t.Fatalf("request %d: both legs at %s", i, one.Pod().ID)
+				}
 				if one.Ref() != all[picked].Ref || two.Ref() != near[second].Ref {
 					t.Fatalf("request %d: explained %s and %s, picked %s and %s", i, all[picked].ID, near[second].ID, one.Pod().ID, two.Pod().ID)
 				}
@@ -127,5 +130,37 @@ func TestExplainSaysWhatBeginDoesWithPairs(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestPairOfOne: a pod hands over to itself only where there is no other.
+func TestPairOfOne(t *testing.T) {
+	pods := single(2)
+	for i := range pods {
+		pods[i].Roles = RoleSet(0).With(Prefill).With(Decode)
+	}
+	f := fleetOf(t, pods)
+	for _, alone := range []bool{false, true} {
+		a, b := ask(words(run("w", 9)...)), ask(words(run("w", 9)...))
+		a.Role, b.Role = Prefill, Decode
+		one := begin(t, f, a)
+		if alone {
+			for _, p := range pods {
+				f.Drain(p.ID, p.ID != one.Pod().ID)
+			}
+		}
+		b.Near, b.HasNear = one.Ref(), true
+		all, picked := f.Explain(epoch, b)
+		two := begin(t, f, b)
+		if (two.Ref() == one.Ref()) != alone || all[picked].Ref != two.Ref() {
+			t.Errorf("alone %v: prefill at %s, decode at %s, explained %s", alone, one.Pod().ID, two.Pod().ID, all[picked].ID)
+		}
+		for _, c := range all {
+			if c.Ref == one.Ref() && (c.Filtered == "excluded") == alone {
+				t.Errorf("alone %v: the prefill pod is filtered for %q", alone, c.Filtered)
+			}
+		}
+		one.End(epoch, outcome.Answered)
+		two.End(epoch, outcome.Answered)
 	}
 }

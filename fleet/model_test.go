@@ -243,6 +243,9 @@ func (m *model) begin(t *rapid.T) {
 			}
 		}
 	}
+	if len(candidates) > 1 && a.HasNear {
+		candidates = slices.DeleteFunc(candidates, func(p *modelPod) bool { return p.ref == a.Near })
+	}
 	explained, picked := m.f.Explain(m.now, a)
 	for _, c := range explained {
 		returns := false
