@@ -68,22 +68,22 @@ func TestUnavailable(t *testing.T) {
 		}
 		l.End(epoch, outcome.Answered) // must do nothing
 	}
-	refused(&Ask{Role: Prefill}, ErrNoneUp, "no prefill pod is up")
+	refused(&Ask{Role: Prefill}, ErrNoneUp, "no prefill pod takes requests: all are down or draining")
 
 	f.SetUp(one, false, false)
 	l := begin(t, f, ask(nil))
 	refused(ask(nil), ErrAllFull, "every single pod that is up is at its maxConns")
-	refused(&Ask{Role: Decode}, ErrNoneUp, "no decode pod is up")
+	refused(&Ask{Role: Decode}, ErrNoneUp, "no decode pod takes requests: all are down or draining")
 	a := ask(nil)
 	a.Exclude.Set(int(zero.Slot))
 	refused(a, ErrNoneLeft, "no further single pod is up")
 	f.SetUp(zero, false, false)
-	refused(a, ErrNoneUp, "no single pod is up")
+	refused(a, ErrNoneUp, "no single pod takes requests: all are down or draining")
 	f.SetUp(one, true, false)
 	l.End(epoch, outcome.Answered)
 
 	f.Drain("pod-1", true)
-	refused(&Ask{Role: Decode}, ErrNoneUp, "no decode pod is up")
+	refused(&Ask{Role: Decode}, ErrNoneUp, "no decode pod takes requests: all are down or draining")
 	f.Drain("pod-1", false)
 	if id := begin(t, f, a).Pod().ID; id != "pod-1" {
 		t.Errorf("picked %s", id)

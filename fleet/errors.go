@@ -27,7 +27,7 @@ func (e *UnavailableError) Error() string {
 	case ErrNoneLeft:
 		return "no further " + e.Role.String() + " pod is up"
 	default:
-		return "no " + e.Role.String() + " pod is up"
+		return "no " + e.Role.String() + " pod takes requests: all are down or draining"
 	}
 }
 
