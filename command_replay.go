@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -21,6 +22,9 @@ type replayFlags struct {
 	loads    []float64
 	policies []string
 	seed     uint64
+	csv      string
+	html     string
+	svg      string
 }
 
 func replayCommand() *cobra.Command {
@@ -54,6 +58,9 @@ exit status is 1 if one is missed.`,
 	f.Float64SliceVar(&o.rates, "rates", nil, "requests a second, instead of loads")
 	f.StringSliceVar(&o.policies, "policies", nil, "policies to run (default all): "+strings.Join(policyNames(), ", "))
 	f.Uint64Var(&o.seed, "seed", 1, "of what is drawn")
+	f.StringVar(&o.csv, "csv", "", "also write the results to this file, as comma-separated values")
+	f.StringVar(&o.html, "html", "", "also write a report to this file")
+	f.StringVar(&o.svg, "svg", "", "also write plots into this folder")
 	return cmd
 }
 
@@ -77,12 +84,12 @@ func (o *replayFlags) run(file string, out io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
-	fmt.Fprintf(out, "%s: %d requests at %.2f/s, %d distinct blocks, at most %.1f %% of blocks can be cached\n",
+	_, _ = fmt.Fprintf(out, "%s: %d requests at %.2f/s, %d distinct blocks, at most %.1f %% of blocks can be cached\n",
 		file, len(trace.Requests), trace.Rate(), trace.Blocks, 100*trace.Bound)
 	progress := newProgress(os.Stderr)
 	defer progress.clear()
 	if o.gates {
-		return judge(trace, progress, out)
+		return o.judge(trace, progress, out)
 	}
 	runs, err := o.runs(trace, progress)
 	if err != nil {
@@ -93,7 +100,46 @@ func (o *replayFlags) run(file string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return replay.WriteTable(out, results)
+	if err := replay.WriteTable(out, results); err != nil {
+		return err
+	}
+	return o.write(trace, results, nil)
+}
+
+// write writes the files that are asked for.
+func (o *replayFlags) write(trace *replay.Trace, results []*replay.Result, gates []replay.Gate) error {
+	if o.csv != "" {
+		if err := toFile(o.csv, func(w io.Writer) error { return replay.WriteCSV(w, results) }); err != nil {
+			return err
+		}
+	}
+	if o.html != "" {
+		if err := toFile(o.html, func(w io.Writer) error { return replay.WriteHTML(w, trace, results, gates) }); err != nil {
+			return err
+		}
+	}
+	if o.svg == "" {
+		return nil
+	}
+	for _, p := range replay.Plots(results) {
+		if err := toFile(filepath.Join(o.svg, p.Name+".svg"), p.WriteSVG); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// toFile writes a file anew.
+func toFile(name string, write func(io.Writer) error) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	if err := write(f); err != nil {
+		_ = f.Close()
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return f.Close()
 }
 
 // runs are what is asked for, the rates in the order in which they are given.
@@ -139,7 +185,7 @@ func (o *replayFlags) runs(trace *replay.Trace, progress *progress) (runs []repl
 }
 
 // judge prints the gates, a line each, behind the table of all policies.
-func judge(trace *replay.Trace, progress *progress, out io.Writer) error {
+func (o *replayFlags) judge(trace *replay.Trace, progress *progress, out io.Writer) error {
 	report, err := replay.Gates(trace, progress.of(0))
 	progress.clear()
 	if err != nil {
@@ -148,9 +194,12 @@ func judge(trace *replay.Trace, progress *progress, out io.Writer) error {
 	if err := replay.WriteTable(out, report.Results); err != nil {
 		return err
 	}
-	fmt.Fprintln(out)
+	_, _ = fmt.Fprintln(out)
 	for i := range report.Gates {
-		fmt.Fprintln(out, report.Gates[i].String())
+		_, _ = fmt.Fprintln(out, report.Gates[i].String())
+	}
+	if err := o.write(trace, report.Results, report.Gates); err != nil {
+		return err
 	}
 	if !report.Passed() {
 		return errGates
@@ -173,7 +222,7 @@ func newProgress(out *os.File) *progress {
 
 func (p *progress) say(format string, args ...any) {
 	if p.out != nil {
-		fmt.Fprintf(p.out, "\r\x1b[K"+format, args...)
+		_, _ = fmt.Fprintf(p.out, "\r\x1b[K"+format, args...)
 	}
 }
 

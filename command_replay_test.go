@@ -57,6 +57,16 @@ func TestReplayCommand(t *testing.T) {
 	if strings.Contains(out, "oracle") {
 		t.Errorf("more policies than asked for: %s", out)
 	}
+	dir := t.TempDir()
+	csv, html := filepath.Join(dir, "r.csv"), filepath.Join(dir, "r.html")
+	if _, err := replayed(file, "--rates", "3", "--policies", "seed", "--csv", csv, "--html", html, "--svg", dir); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{csv: "policy,rate", html: "<!doctype html>", filepath.Join(dir, "p99.svg"): "<svg"} {
+		if got, err := os.ReadFile(name); err != nil || !bytes.HasPrefix(got, []byte(want)) {
+			t.Errorf("%s: %v, begins with %.40q", name, err, got)
+		}
+	}
 	out, err = replayed(file, "--loads", "0.5", "--policies", "random")
 	if err != nil || strings.Count(out, "random") != 1 {
 		t.Errorf("%v: %s", err, out)

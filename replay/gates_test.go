@@ -146,9 +146,12 @@ func TestGateLine(t *testing.T) {
 		g    Gate
 		want string
 	}{
-		{Gate{"x", 1, 1, false}, "pass"}, {Gate{"x", 1.01, 1, false}, "miss"},
-		{Gate{"x", 1, 1, true}, "pass"}, {Gate{"x", 0.99, 1, true}, "miss"},
-		{Gate{"x", math.NaN(), 1, true}, "miss"}, {Gate{"x", math.NaN(), 1, false}, "miss"},
+		{Gate{"x", 1, 1, false}, "pass"},
+		{Gate{"x", 1.01, 1, false}, "miss"},
+		{Gate{"x", 1, 1, true}, "pass"},
+		{Gate{"x", 0.99, 1, true}, "miss"},
+		{Gate{"x", math.NaN(), 1, true}, "miss"},
+		{Gate{"x", math.NaN(), 1, false}, "miss"},
 	} {
 		if got := c.g.String(); !strings.HasSuffix(got, " "+c.want) {
 			t.Errorf("%q, want %s", got, c.want)

@@ -105,8 +105,9 @@ func (t *Trace) spread(seed uint64) {
 	}
 	step := gaps[len(gaps)/2]
 	r := random{seed}
-	for i, j := 0, 0; i < len(t.Requests); i = j {
-		for j = i; j < len(t.Requests) && t.Requests[j].At == t.Requests[i].At; j++ {
+	for i := 0; i < len(t.Requests); {
+		j := i
+		for ; j < len(t.Requests) && t.Requests[j].At == t.Requests[i].At; j++ {
 		}
 		late := make([]float64, j-i)
 		for k := range late {
@@ -116,5 +117,6 @@ func (t *Trace) spread(seed uint64) {
 		for k := range late {
 			t.Requests[i+k].At += late[k]
 		}
+		i = j
 	}
 }
