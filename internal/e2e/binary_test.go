@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -106,8 +107,51 @@ func TestRunCommand(t *testing.T) {
 			t.Errorf("%s: %v", host, a)
 		}
 	}
-	if status := p.Stop(t); status != 0 {
+	// What runs may come to its end.
+	stream := testcaddy.NewClient(t, testcaddy.H1, base).Stream(t, "/v1/chat/completions", streamBody("goodbye", 500))
+	stream.Take(t, 5)
+	p.Signal(t, syscall.SIGTERM)
+	if got, err := hear(stream.Body); err != nil || got.tokens != 500 {
+		t.Errorf("the stream that ran: %+v, %v", got, err)
+	}
+	if status := p.WaitExit(t, time.Minute); status != 0 {
 		t.Errorf("exit status %d after SIGTERM", status)
+	}
+}
+
+// TestReloadCommand: caddy reload changes the configuration of the running
+// process, or leaves it alone and says why not; streams go on.
+func TestReloadCommand(t *testing.T) {
+	_, url := newEngine(t, fastSettings())
+	dir, port, admin := t.TempDir(), testcaddy.Port(t), fmt.Sprintf("localhost:%d", testcaddy.Port(t))
+	file := func(keys string) string {
+		return fmt.Sprintf("{\nadmin %s\n}\nhttp://:%d {\ncalinix {\n%s\nsingle {\npod only %s\n}\n}\n}\n", admin, port, keys, url)
+	}
+	write(t, dir, "Caddyfile", file(""))
+	p := testcaddy.StartProcess(t, testcaddy.ProcessOptions{Args: []string{"run"}, Dir: dir})
+	base := fmt.Sprintf("http://127.0.0.1:%d", port)
+	p.WaitReady(t, base+"/v1/models")
+	policy := func() string {
+		a := testcaddy.NewClient(t, testcaddy.H1, base).Post(t, "/v1/chat/completions", streamBody("hello", 5))
+		return header(a.Header, "Route-Policy")
+	}
+	stream := testcaddy.NewClient(t, testcaddy.H1, base).Stream(t, "/v1/chat/completions", streamBody("a long one", 3000))
+	stream.Take(t, 5)
+
+	write(t, dir, "Caddyfile", file("strategy by_guess"))
+	if _, stderr, status := command(t, dir, "reload"); status != 1 || !strings.Contains(stderr, "by_guess") || !strings.Contains(stderr, "Caddyfile:6") {
+		t.Errorf("a bad one: status %d, %s", status, stderr)
+	}
+	if got := policy(); got != "cacheAware" {
+		t.Errorf("after a refused reload the policy is %s", got)
+	}
+	write(t, dir, "Caddyfile", file("strategy least_loaded"))
+	if _, stderr, status := command(t, dir, "reload"); status != 0 {
+		t.Fatalf("a good one: status %d, %s", status, stderr)
+	}
+	eventually(t, "the new configuration", func() bool { return policy() == "leastLoaded" })
+	if got, err := hear(stream.Body); err != nil || got.tokens != 3000 {
+		t.Errorf("the stream that ran: %+v, %v", got, err)
 	}
 }
 

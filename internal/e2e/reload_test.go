@@ -54,7 +54,7 @@ func reloadUnderLoad(t *testing.T, mode string) {
 		p.prefill, p.decode = pods("a", "b"), pods("c", "d")
 		spare.prefill, spare.decode = pods("x"), pods("y")
 	}
-	s := p.run(t, testcaddy.LogLevel("INFO"))
+	s := p.run(t, testcaddy.LogLevel("INFO")) // less to write, and see TestServesFromTheStart
 
 	l := newLoad(t, s)
 	var warm sync.WaitGroup
