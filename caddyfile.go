@@ -114,7 +114,7 @@ func parseCalinix(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 	d.Next() // consume the directive's name
 	directive := d.Token()
 	if d.NextArg() {
-		return nil, d.Errf("unexpected argument %q: pods are listed in a block, as lines "pod <id> <url>" of a block single", d.Val())
+		return nil, d.Errf("unexpected argument %q: pods are listed in a block, lines `pod <id> <url>` in `single`", d.Val())
 	}
 
 	handler := new(Handler)

@@ -13,7 +13,7 @@ import (
 
 // Cures that several subdirectives share.
 const (
-	cureUpstreams = "pods are listed in a block, as lines "pod <id> <url>" of a block single"
+	cureUpstreams = "pods are listed in a block, lines `pod <id> <url>` in `single`"
 	cureRetries   = "use retries, retry_budget and retry_status"
 	cureProbe     = "probes are plain GET requests, answered with a status from 200 to 299; see health"
 	curePassive   = "use health { passive { failures <number> } }"

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -85,19 +87,21 @@ func (s *policyState) refs(now time.Time, pool reverseproxy.UpstreamPool) ([]fle
 
 // learn makes every upstream of the pool a pod. Guarded by mu.
 func (s *policyState) learn(now time.Time, pool reverseproxy.UpstreamPool) error {
-	wanted := map[string]bool{}
-	for _, u := range pool {
-		wanted[u.Dial] = true
-	}
-	for dial := range s.pods {
-		if len(wanted) == index.Pods {
-			break
+	// The pool's order is the order of the configuration, in which turns are
+	// taken; the pods of other proxies come after it.
+	var pods []fleet.Pod
+	known := map[string]bool{}
+	add := func(dial string) {
+		if !known[dial] && len(pods) < index.Pods {
+			known[dial] = true
+			pods = append(pods, fleet.Pod{ID: dial, URL: dial, Roles: fleet.RoleSet(0).With(fleet.Single)})
 		}
-		wanted[dial] = true
 	}
-	pods := make([]fleet.Pod, 0, len(wanted))
-	for dial := range wanted {
-		pods = append(pods, fleet.Pod{ID: dial, URL: dial, Roles: fleet.RoleSet(0).With(fleet.Single)})
+	for _, u := range pool {
+		add(u.Dial)
+	}
+	for _, dial := range slices.Sorted(maps.Keys(s.pods)) {
+		add(dial)
 	}
 	if _, err := s.fleet.Apply(now, pods); err != nil {
 		return fmt.Errorf("pods of the policy: %w", err)
