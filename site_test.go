@@ -46,14 +46,6 @@ func serveBehind(t testing.TB, before, keys string, opts ...testcaddy.Option) *s
 	return s
 }
 
-// start is serve without the wait and the health section.
-func start(t testing.TB, keys string, opts ...testcaddy.Option) *site {
-	t.Helper()
-	s := &site{balancer: fmt.Sprintf("test-%d", balancers.Add(1))}
-	s.Caddy = testcaddy.Serve(t, s.body(keys), opts...)
-	return s
-}
-
 // body is the site's text around the keys of its calinix directive. Without a
 // strategy it is cacheAware, whatever the default may be.
 func (s *site) body(keys string) string {
