@@ -101,6 +101,7 @@ func TestPolicySkipsTried(t *testing.T) {
 	// A port that refuses; without lb_retry_match a failed dial is retried too.
 	ps.Set(fakepod.Reply{})
 	c.ReloadSite(t, stock(ps, only(2), "lb_retries 2"))
+	cl = c.Client(t, testcaddy.H2)
 	ps[0].Refuse()
 	ps[2].Refuse()
 	for i := range 4 {
@@ -117,6 +118,7 @@ func TestPolicySkipsTried(t *testing.T) {
 	}
 	ps[1].Healthy(false)
 	c.ReloadSite(t, stock(ps, only(2), "health_uri /health", "health_interval 20ms"))
+	cl = c.Client(t, testcaddy.H2)
 	ps[1].WaitProbes(t, 2)
 	ps.Forget()
 	for i := range 6 {
@@ -135,10 +137,12 @@ func TestPolicyStrategies(t *testing.T) {
 		t.Errorf("round_robin went to %v", got)
 	}
 	c.ReloadSite(t, stock(ps, only(3)+"strategy random"))
+	cl = c.Client(t, testcaddy.H2)
 	if n := tally(order(t, 90, func(int) *testcaddy.Answer { return cl.Post(t, chatPath, question) })); len(n) != 3 {
 		t.Errorf("random went to %v", n)
 	}
 	c.ReloadSite(t, stock(ps, only(3)+"strategy cache_aware\nweights cache 0 load 0 sticky 1"))
+	cl = c.Client(t, testcaddy.H2)
 	for i := range 8 {
 		got := order(t, 3, func(n int) *testcaddy.Answer {
 			return cl.Post(t, chatPath, chat(fmt.Sprint(i, n)), "X-Session-ID", fmt.Sprint("s", i))
@@ -159,6 +163,7 @@ func TestPolicyTies(t *testing.T) {
 		at[i] = cl.Post(t, chatPath, chat(words(fmt.Sprint("p", i), 20))).Pod()
 	}
 	c.ReloadSite(t, stock(ps, only(5)))
+	cl = c.Client(t, testcaddy.H1)
 	seen := map[string]bool{}
 	for i := 23; i >= 0; i-- {
 		if a := cl.Post(t, chatPath, chat(words(fmt.Sprint("p", i), 20))); a.Pod() != at[i] {

@@ -44,7 +44,7 @@ var prefillFaults = []struct {
 }
 
 // headerTimeout makes a silent pod a timeout.
-const headerTimeout = "transport http {\nresponse_header_timeout 200ms\n}\n"
+const headerTimeout = "transport http {\nresponse_header_timeout 500ms\n}\n"
 
 // TestPrefillElsewhere: a prefill leg that fails by 5xx, connection or timeout
 // is tried once at another prefill pod, whatever retries and budget say; if that
