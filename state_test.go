@@ -124,7 +124,8 @@ func TestStateStreaksOverReload(t *testing.T) {
 				t.Fatalf("the probe answered with %d has not come: %+v", status, e)
 			}
 		}
-		if e.Up != up {
+		// once more: the list has the verdicts first, then the probes
+		if e := entry(t, s.Caddy, "a"); e.Up != up {
 			t.Fatalf("after a probe answered with %d: %+v", status, e)
 		}
 	}
