@@ -1,0 +1,117 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// build compiles ./cmd/caddy into dir.
+func build(ctx context.Context, dir string) (string, error) {
+	path := filepath.Join(dir, "caddy")
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", path, "./cmd/caddy")
+	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("building ./cmd/caddy (run this from the checkout): %w", err)
+	}
+	return path, nil
+}
+
+// caddy is a running Caddy process.
+type caddy struct {
+	cmd *exec.Cmd
+	log *bytes.Buffer
+}
+
+// start runs binary with a Caddyfile and waits until every address accepts
+// connections.
+func start(ctx context.Context, binary, dir, name, caddyfile string, addresses ...string) (*caddy, error) {
+	home := filepath.Join(dir, name)
+	if err := os.MkdirAll(home, 0o700); err != nil {
+		return nil, err
+	}
+	file := filepath.Join(home, "Caddyfile")
+	if err := os.WriteFile(file, []byte(caddyfile), 0o600); err != nil {
+		return nil, err
+	}
+	c := &caddy{log: new(bytes.Buffer)}
+	c.cmd = exec.Command(binary, "run", "--config", file)
+	c.cmd.Env = append(os.Environ(), "XDG_DATA_HOME="+home, "XDG_CONFIG_HOME="+home)
+	c.cmd.Stderr = c.log
+	if err := c.cmd.Start(); err != nil {
+		return nil, err
+	}
+	for _, a := range addresses {
+		if err := accepts(ctx, a); err != nil {
+			c.stop()
+			return nil, fmt.Errorf("%s did not start: %w\n%s", name, err, c.log)
+		}
+	}
+	return c, nil
+}
+
+func accepts(ctx context.Context, address string) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	for {
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+		if err == nil {
+			return conn.Close()
+		}
+		if ctx.Err() != nil {
+			return errors.Join(ctx.Err(), err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+func (c *caddy) stop() {
+	_ = c.cmd.Process.Signal(syscall.SIGTERM)
+	done := make(chan struct{})
+	go func() { _ = c.cmd.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(10 * time.Second):
+		_ = c.cmd.Process.Kill()
+		<-done
+	}
+}
+
+// freeAddresses returns n loopback addresses that nothing listened on just now.
+func freeAddresses(n int) ([]string, error) {
+	var (
+		addresses []string
+		open      []net.Listener
+	)
+	defer func() {
+		for _, l := range open {
+			_ = l.Close()
+		}
+	}()
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		open = append(open, l)
+		addresses = append(addresses, l.Addr().String())
+	}
+	return addresses, nil
+}
+
+// sites returns the addresses as Caddyfile sites of plain HTTP.
+func sites(addresses []string) string {
+	all := make([]string, len(addresses))
+	for i, a := range addresses {
+		all[i] = "http://" + a
+	}
+	return strings.Join(all, ", ")
+}
