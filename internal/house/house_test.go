@@ -26,6 +26,7 @@ var mayImport = map[string][]string{
 	"index":             {"chain"},
 	"internal/jsonscan": {},
 	"jsonedit":          {"internal/jsonscan"},
+	"observe":           {},
 	"outcome":           {},
 	"prompt":            {"chain", "internal/jsonscan"},
 	"replay":            {"fleet", "index", "outcome", "selection"},
