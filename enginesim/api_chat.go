@@ -77,16 +77,17 @@ func (r *reader) list(name string) []node {
 }
 
 // content reads a message's content, a string or parts, of any of the APIs.
-func (r *reader) content(param string, n node) (parts []string) {
+func (r *reader) content(param string, n node) (parts []part) {
 	if n.absent() {
 		return nil
 	}
 	if n.isString() {
-		return []string{n.str()}
+		return []part{{text: n.str()}}
 	}
 	if !n.isArray() {
 		r.fail(param, "%s: content should be a string or a list of parts", param)
 	}
+	media := func(name string) { parts = append(parts, part{media: name}) }
 	for _, p := range n.kids {
 		switch kind := p.get("type").str(); kind {
 		case "text", "input_text", "output_text", "refusal":
@@ -97,7 +98,7 @@ func (r *reader) content(param string, n node) (parts []string) {
 			if !text.isString() {
 				r.fail(param, "%s: a part of type %q needs its text", param, kind)
 			}
-			parts = append(parts, text.str())
+			parts = append(parts, part{text: text.str()})
 		case "image_url", "input_image":
 			url := p.get("image_url")
 			if url.isObject() {
@@ -106,16 +107,19 @@ func (r *reader) content(param string, n node) (parts []string) {
 			if url.str() == "" {
 				r.fail(param, "%s: a part of type %q needs an image_url", param, kind)
 			}
-			parts = append(parts, imageMark(url.str()))
+			media(url.str())
 		case "image": // Anthropic
 			src := p.get("source")
 			if src.get("type").str() == "url" {
-				parts = append(parts, imageMark(src.get("url").str()))
+				if src.get("url").str() == "" {
+					r.fail(param, "%s: an image needs the url of its source", param)
+				}
+				media(src.get("url").str())
 			} else {
-				parts = append(parts, imageMark("data:"+src.get("media_type").str()+";base64,"+src.get("data").str()))
+				media("data:" + src.get("media_type").str() + ";base64," + src.get("data").str())
 			}
 		case "input_audio", "audio_url", "video_url", "file", "input_file", "document":
-			parts = append(parts, imageMark("data:"+string(p.raw)))
+			media("data:" + string(p.raw))
 		default:
 			r.fail(param, "%s: unknown content part type %q", param, kind)
 		}

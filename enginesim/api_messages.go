@@ -48,7 +48,7 @@ func (r *reader) anthropicChat() *chat {
 		content := m.get("content")
 		t := turn{role: role}
 		if content.isString() {
-			t.content = []string{content.str()}
+			t.content = []part{{text: content.str()}}
 		} else if !content.isArray() {
 			r.fail(name, "messages: content should be a string or a list of blocks")
 		}

@@ -21,7 +21,7 @@ func readResponses(set *Settings, body node) (*ask, *apiError) {
 		c.tools = append(c.tools, tool{name: t.get("name").str(), description: t.get("description").str(), schema: t.get("parameters")})
 	}
 	if s := r.text("instructions"); s != "" {
-		c.turns = append(c.turns, turn{role: "system", content: []string{s}})
+		c.turns = append(c.turns, turn{role: "system", content: []part{{text: s}}})
 	}
 	r.items(c)
 	a.tools = c.tools
@@ -41,7 +41,7 @@ func (r *reader) items(c *chat) {
 	case in.absent():
 		r.fail(name, "input: Field required")
 	case in.isString():
-		c.turns = append(c.turns, turn{role: "user", content: []string{in.str()}})
+		c.turns = append(c.turns, turn{role: "user", content: []part{{text: in.str()}}})
 		return
 	case !in.isArray() || len(in.kids) == 0:
 		r.fail(name, "input: Input should be a string or a list of items")

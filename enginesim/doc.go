@@ -21,7 +21,8 @@
 // A token is a run of bytes between Unicode white space. A run of n > 16 bytes
 // (max_token_bytes) is cut into ceil(n/16) tokens. Every turn starts with one
 // marker token for its role, and one more opens the answer. Tools come first,
-// then the turns. A token's id is a 31-bit hash of its bytes, so a prompt sent as
+// then the turns. An image, a sound, a video or a file takes 64 tokens, all the
+// same, whatever its size. A token's id is a 31-bit hash of its bytes, so a prompt sent as
 // the ids that /tokenize gave is the same prompt.
 //
 // # Time

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -159,7 +160,9 @@ func TestTokenize(t *testing.T) {
 	}
 	_, v = l.post(t, "/tokenize", `{"messages":[{"role":"developer","content":"be brief"},{"role":"user","content":[{"type":"text","text":"what is"},{"type":"image_url","image_url":{"url":"http://x/y"}}]}],
 		"tools":[{"type":"function","function":{"name":"f","parameters":{ "type" : "object" }}}],"return_token_strs":true}`)
-	want = []any{"<|tools|>", `{"type":"functio`, `n","function":{"`, `name":"f","param`, `eters":{"type":"`, `object"}}}`, "<|system|>", "be", "brief", "<|user|>", "what", "is", "http://x/y", "<|assistant|>"}
+	want = []any{"<|tools|>", `{"type":"functio`, `n","function":{"`, `name":"f","param`, `eters":{"type":"`, `object"}}}`, "<|system|>", "be", "brief", "<|user|>", "what", "is"}
+	image := v["token_strs"].([]any)[len(want)]
+	want = append(append(want, slices.Repeat([]any{image}, 64)...), "<|assistant|>")
 	if !reflect.DeepEqual(v["token_strs"], want) {
 		t.Errorf("%q, want %q", v["token_strs"], want)
 	}
@@ -242,6 +245,44 @@ func TestPromptTokensDetails(t *testing.T) {
 			if got != want[i] {
 				t.Errorf("%s: request %d says %v cached, want %v", mode, i, got, want[i])
 			}
+		}
+	}
+}
+
+// An image is 64 tokens of its own, whatever it is named by; the same image is the
+// same prompt in every API, another one is not.
+func TestMediaTokens(t *testing.T) {
+	l := newLive(t, quick())
+	chat := func(part string) string {
+		return `{"model":"m","max_tokens":1,"messages":[{"role":"user","content":[` + part + `,{"type":"text","text":"what is this"}]}]}`
+	}
+	const whole = 1 + 64 + 3 + 1
+	for _, part := range []string{
+		`{"type":"image_url","image_url":{"url":"http://x/1"}}`,
+		`{"type":"image_url","image_url":{"url":"data:image/png;base64,` + strings.Repeat("A", 4000) + `"}}`,
+		`{"type":"input_audio","input_audio":{"data":"AAAA","format":"wav"}}`,
+		`{"type":"file","file":{"file_id":"f1"}}`,
+	} {
+		for _, cached := range []float64{0, 64} {
+			_, v := l.post(t, "/v1/chat/completions", chat(part))
+			u := v["usage"].(map[string]any)
+			if u["prompt_tokens"] != float64(whole) || u["prompt_tokens_details"].(map[string]any)["cached_tokens"] != cached {
+				t.Errorf("%.80s: usage %v, want %d tokens, %v of them cached", part, u, whole, cached)
+			}
+		}
+	}
+	for path, body := range map[string]string{
+		"/v1/responses": `{"model":"m","input":[{"role":"user","content":[{"type":"input_image","image_url":"http://x/1"},{"type":"input_text","text":"what is this"}]}],"max_output_tokens":1}`,
+		"/v1/messages":  `{"model":"m","max_tokens":1,"messages":[{"role":"user","content":[{"type":"image","source":{"type":"url","url":"http://x/1"}},{"type":"text","text":"what is this"}]}]}`,
+	} {
+		_, v := l.post(t, path, body)
+		u := v["usage"].(map[string]any)
+		cached := u["cache_read_input_tokens"]
+		if d, ok := u["input_tokens_details"].(map[string]any); ok {
+			cached = d["cached_tokens"]
+		}
+		if cached != 64.0 {
+			t.Errorf("%s: usage %v, want 64 cached", path, u)
 		}
 	}
 }

@@ -12,8 +12,31 @@ import (
 // the same conversation is the same prompt in each.
 type turn struct {
 	role    string
-	content []string // texts and image marks, in order
-	calls   []call   // tool calls of an assistant
+	content []part // in order
+	calls   []call // tool calls of an assistant
+}
+
+// part is a text, or one image, sound, video or file.
+type part struct {
+	text  string
+	media string // what it is known by; "" for a text
+}
+
+// mediaTokens is how many tokens an image, a sound, a video or a file takes.
+const mediaTokens = 64
+
+// each calls f with every token of the part. Those of media are all the same, and
+// not the tokenizer's: they stand for what a vision tower makes of a picture.
+func (p *part) each(t tokenizer, f func(token string)) {
+	if p.media == "" {
+		t.each(p.text, f)
+		return
+	}
+	sum := sha256.Sum256([]byte(p.media))
+	token := marker("media:" + hex.EncodeToString(sum[:8]))
+	for range mediaTokens {
+		f(token)
+	}
 }
 
 type call struct{ name, arguments string }
@@ -50,8 +73,8 @@ func (c *chat) each(t tokenizer, f func(token string)) {
 	}
 	for _, m := range c.turns {
 		f(marker(m.role))
-		for _, part := range m.content {
-			t.each(part, f)
+		for i := range m.content {
+			m.content[i].each(t, f)
 		}
 		for _, k := range m.calls {
 			t.each(k.name, f)
@@ -63,7 +86,7 @@ func (c *chat) each(t tokenizer, f func(token string)) {
 	}
 }
 
-// marker is the token that opens a turn. "developer" is another word for "system".
+// marker is the token that opens a turn, or stands for media. "developer" is another word for "system".
 func marker(role string) string {
 	if role == "developer" {
 		role = "system"
@@ -97,15 +120,6 @@ func compact(raw []byte) string {
 		return string(raw)
 	}
 	return b.String()
-}
-
-// imageMark stands for an image in the prompt: its URL, or the digest of its data.
-func imageMark(url string) string {
-	if strings.HasPrefix(url, "data:") {
-		sum := sha256.Sum256([]byte(url))
-		return hex.EncodeToString(sum[:8])
-	}
-	return url
 }
 
 // appendJSON adds v as JSON, with <, > and & left as they are.

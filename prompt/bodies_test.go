@@ -49,7 +49,7 @@ var madeRoles = []string{`user`, `assistant`, `system`, `developer`, `tool`, `fu
 
 var madeKinds = []string{
 	`text`, `input_text`, `output_text`, `thinking`, `refusal`, `redacted_thinking`, `tool_use`, `tool_result`, `image_url`,
-	`input_image`, `image`, `video_url`, `input_audio`, `file`, `document`, `search_result`, ``, `te\u0078t`, `summary_text`,
+	`input_image`, `image`, `image_embeds`, `video_url`, `input_audio`, `file`, `document`, `search_result`, ``, `te\u0078t`, `summary_text`,
 }
 
 func (m *maker) str(of []string) { m.write(`"`, of[m.IntN(len(of))], `"`) }

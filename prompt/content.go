@@ -108,11 +108,11 @@ func (s *scan) finishPart(slot int, p *part, whole span, nested bool) {
 			return
 		}
 		made = s.other(whole)
-	case "image_url", "input_image", "image", "image_file":
+	case "image_url", "input_image", "image", "image_file", "image_embeds":
 		made = s.media('i', whole)
 	case "video_url", "input_video", "video":
 		made = s.media('v', whole)
-	case "audio_url", "input_audio", "audio":
+	case "audio_url", "input_audio", "audio", "audio_embeds":
 		made = s.media('w', whole)
 	case "file", "input_file", "document":
 		made = s.media('e', whole)
@@ -122,7 +122,7 @@ func (s *scan) finishPart(slot int, p *part, whole span, nested bool) {
 		}
 	}
 	s.segments = s.segments[:slot]
-	if made.hi > made.lo || made.op == opToken {
+	if made.hi > made.lo || made.op == opToken || made.op == opMedia {
 		s.add(made)
 	}
 }

@@ -27,9 +27,11 @@
 //   - \x01h reasoning, \x01r a refusal, each followed by its text; a plain text
 //     after one of these (or after a call) is announced by \x01=
 //   - \x01c a tool call: its name and its arguments as JSON in short form
-//   - one token for what is not text: \x01i image, \x01v video, \x01w sound,
-//     \x01e file, \x01n the author's name, \x01p something stored at the engine,
-//     \x01o anything else, each with 64 bits of hash in place of the data
+//   - one token for what is not text: \x01n the author's name, \x01p something
+//     stored at the engine, \x01o anything else, each with 64 bits of hash in
+//     place of the data
+//   - 64 equal tokens of the same form for each of the media: \x01i image,
+//     \x01v video, \x01w sound, \x01e file
 //
 // and before the turns \x01F with a tool definition and \x01D with documents, as
 // JSON in short form: no spaces, no escapes but the necessary ones, members in
@@ -39,6 +41,19 @@
 //
 // Text cannot forge a marker: JSON admits a control character only as an
 // escape, and a decoded 0x01 is written twice, which no marker is.
+//
+// # Media
+//
+// Engines turn an image into some hundred tokens, a sound or a file into as many
+// and more; how many depends on model and picture, and is not known here. With 64
+// tokens an image fills whole blocks (four of the default size), so that the second
+// turn of a chat that is mostly an image finds them. Its 64·14 bytes stand for 224
+// estimated tokens of the engine.
+//
+// An image is known by its URL, else by its data and their type (as the data URL
+// that they make), else by the id of a stored file, else by all members of its
+// part. Of more than 1024 media in a prompt the later ones are one token each, so
+// that a body of very many tiny parts does not swell to a large multiple of its size.
 //
 // # What is left out
 //

@@ -12,21 +12,31 @@ type reference struct {
 	mediaType, format               str
 }
 
-// media is the token of a part that is not text: a hash of its URL or of its
+// mediaTokens is how many tokens of the chain an image, a video, a sound or a file
+// counts as: four blocks of the default size.
+const mediaTokens = 64
+
+// maxMedia is how many media of a prompt count as mediaTokens; engines take fewer
+// (vLLM 999 of a kind, unless told otherwise).
+const maxMedia = 1024
+
+// media is the segment of a part that is not text: a hash of its URL or of its
 // data, never the data. Data that stands beside its type, as in messages, has
 // the hash of the data URL that chat has for it.
 func (s *scan) media(letter byte, whole span) segment {
 	var r reference
 	s.reference(&r, whole.lo, 0, true)
 	if r.url.hi == r.url.lo && r.data.hi > r.data.lo {
-		return hashSegment(opToken, letter, s.dataURL(letter, &r))
+		return hashSegment(opMedia, letter, s.dataURL(letter, &r))
 	}
 	for _, v := range [...]str{r.url, r.fileData, r.fileID, r.id} {
 		if v.hi > v.lo {
-			return hashSegment(opToken, letter, xxhash.Sum64(s.bytes(v)))
+			return hashSegment(opMedia, letter, xxhash.Sum64(s.bytes(v)))
 		}
 	}
-	return s.other(whole)
+	g := s.other(whole)
+	g.op, g.letter = opMedia, letter
+	return g
 }
 
 // dataURL is the hash of the URL that stands for data and its type.
@@ -93,7 +103,7 @@ func (s *scan) audio(at, depth int) (span, int) {
 	var r reference
 	end := s.reference(&r, at, depth, false)
 	if r.id.hi > r.id.lo {
-		s.add(hashSegment(opToken, 'w', xxhash.Sum64(s.bytes(r.id))))
+		s.add(hashSegment(opMedia, 'w', xxhash.Sum64(s.bytes(r.id))))
 	}
 	return span{lo, len(s.segments)}, end
 }

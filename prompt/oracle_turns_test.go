@@ -2,6 +2,7 @@ package prompt
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/cespare/xxhash/v2"
@@ -21,7 +22,7 @@ func token(letter string, hashed string) string {
 
 // thing is what stands in a turn.
 type thing struct {
-	kind   string // text, billing, long, call, token, result
+	kind   string // text, billing, long, call, token, media, result
 	lines  []string
 	things []thing // of a result
 }
@@ -71,8 +72,18 @@ func callThing(name, arguments string) []thing {
 	return []thing{{kind: "call", lines: append(lines, args)}}
 }
 
+// mediaNamed are media known by that name. From the 1025th of a prompt on, page
+// keeps one token of them only.
+func mediaNamed(letter, s string) []thing {
+	return []thing{{kind: "media", lines: slices.Repeat([]string{token(letter, s)}, 64)}}
+}
+
 func otherThing(o object) []thing {
-	return tokenThing("o", o.short(func(name string) bool { return name == "id" || name == "cache_control" }))
+	return tokenThing("o", otherName(o))
+}
+
+func otherName(o object) string {
+	return o.short(func(name string) bool { return name == "id" || name == "cache_control" })
 }
 
 // mediaThing is a picture, a sound or a file.
@@ -119,10 +130,10 @@ func mediaThing(letter string, o object) []thing {
 	}
 	for _, name := range []string{"url", "file_data", "file_id", "id"} {
 		if found[name] != "" {
-			return tokenThing(letter, found[name])
+			return mediaNamed(letter, found[name])
 		}
 	}
-	return otherThing(o)
+	return mediaNamed(letter, otherName(o))
 }
 
 // contentThings is what a content member holds.
@@ -172,11 +183,11 @@ func partThings(api API, o object, nested bool) []thing {
 			return []thing{{kind: "result", things: contentThings(api, o.get("content"), true)}}
 		}
 		return otherThing(o)
-	case "image_url", "input_image", "image", "image_file":
+	case "image_url", "input_image", "image", "image_file", "image_embeds":
 		return mediaThing("i", o)
 	case "video_url", "input_video", "video":
 		return mediaThing("v", o)
-	case "audio_url", "input_audio", "audio":
+	case "audio_url", "input_audio", "audio", "audio_embeds":
 		return mediaThing("w", o)
 	case "file", "input_file", "document":
 		return mediaThing("e", o)
@@ -254,7 +265,7 @@ func messageTurn(api API, o object) oturn {
 	refusal, _ := o.str("refusal")
 	t.things = append(t.things, longThing("r", refusal)...)
 	if id, _ := o.object("audio").str("id"); id != "" {
-		t.things = append(t.things, tokenThing("w", id)...)
+		t.things = append(t.things, mediaNamed("w", id)...)
 	}
 	calls, _ := parseArray(o.get("tool_calls"))
 	for _, c := range calls {
@@ -352,6 +363,7 @@ type page struct {
 	lines  []string
 	system [2]int // of lines: the leading system turns
 	begun  bool   // there are some
+	media  int    // so far
 	ended  bool   // no more of them can follow
 }
 
@@ -404,7 +416,12 @@ func (p *page) turn(t oturn) {
 			if long && (thing.kind == "text" || thing.kind == "billing") {
 				p.lines = append(p.lines, "\x01=")
 			}
-			long = thing.kind == "long" || thing.kind == "call" || thing.kind == "token" && long
+			long = thing.kind == "long" || thing.kind == "call" || (thing.kind == "token" || thing.kind == "media") && long
+			if thing.kind == "media" {
+				if p.media++; p.media > 1024 {
+					thing.lines = thing.lines[:1]
+				}
+			}
 			p.lines = append(p.lines, thing.lines...)
 		}
 	}

@@ -12,6 +12,8 @@ type writer struct {
 	long   bool    // what precedes would seem to go on in a text that follows
 	result int     // the segment after the tool's result that we are in; -1
 
+	media int // media written so far
+
 	leading bool // no turn so far but system turns
 	system  span // of out: those; empty until the first
 }
@@ -19,10 +21,14 @@ type writer struct {
 // render appends the prompt to out. system is the part of its leading system
 // turns.
 func (s *scan) render(out []byte) (text []byte, system span) {
-	size := 0
+	size, media := 0, 0
 	for i := range s.segments {
 		size += s.segments[i].size()
+		if s.segments[i].op == opMedia {
+			media++
+		}
 	}
+	size += min(media, maxMedia) * (mediaTokens - 1) * tokenBytes
 	w := writer{scan: s, out: slices.Grow(out, size), result: -1}
 	w.write(s.tools)
 	w.write(s.functions)
@@ -127,12 +133,15 @@ func (w *writer) segment(g *segment) {
 			w.out = append(w.out, w.of(g)...)
 			w.long = true
 		}
-	case opToken:
+	case opToken, opMedia:
 		if w.turn.op == opNothing {
 			w.endSystem()
 		}
 		w.flush()
 		w.token(g.letter, uint64(g.lo))
+		if g.op == opMedia {
+			w.repeat()
+		}
 	case opCall:
 		w.flush()
 		w.marker('c')
@@ -200,6 +209,22 @@ func (w *writer) comma() {
 func (w *writer) marker(letter byte) {
 	w.separate()
 	w.out = append(w.out, mark, letter)
+}
+
+// tokenBytes is the length of a marker with a hash, and the newline before it.
+const tokenBytes = 1 + 2 + 11
+
+// repeat writes the token that was written last again, until media count as many
+// as they shall.
+func (w *writer) repeat() {
+	if w.media++; w.media > maxMedia {
+		return
+	}
+	lo := len(w.out) - (tokenBytes - 1)
+	for range mediaTokens - 1 {
+		w.separate()
+		w.out = append(w.out, w.out[lo:lo+tokenBytes-1]...)
+	}
 }
 
 // token writes a marker with a hash: 64 bits in eleven letters, so that it is

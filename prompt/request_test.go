@@ -43,7 +43,8 @@ func shown(text []byte) string {
 	return strings.NewReplacer("\x01", "^", "\n", "|").Replace(string(text))
 }
 
-// Text, by API. ^ is the marker's byte, | a newline; a hash is written as #.
+// Text, by API. ^ is the marker's byte, | a newline; a hash is written as #, a
+// marker with a hash that stands there 64 times as ##.
 func TestText(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -63,14 +64,15 @@ func TestText(t *testing.T) {
 		{"half a surrogate pair", Chat, `{"messages":[{"role":"user","content":"a \ud83d b"}]}`, "^u|a \ufffd b"},
 		{"a marker in text", Chat, `{"messages":[{"role":"user","content":"x\n\u0001a\nforged"}]}`, `^u|x|^^a|forged`},
 		{"parts", Chat, `{"messages":[{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"},"c",{"text":"d"},{"type":"text"},5,null]}]}`, `^u|a|b|c|d`},
-		{"pictures and other media", Chat, `{"messages":[{"role":"user","content":[{"type":"text","text":"look"},{"type":"image_url","image_url":{"url":"http://x/1"}},{"type":"input_audio","input_audio":{"data":"AAAA","format":"wav"}},{"type":"video_url","video_url":{"url":"http://x/2"}},{"type":"file","file":{"file_id":"f1"}},{"type":"strange","x":1},{"type":"text","text":"well?"}]}]}`, `^u|look|^i#|^w#|^v#|^e#|^o#|well?`},
+		{"pictures and other media", Chat, `{"messages":[{"role":"user","content":[{"type":"text","text":"look"},{"type":"image_url","image_url":{"url":"http://x/1"}},{"type":"input_audio","input_audio":{"data":"AAAA","format":"wav"}},{"type":"video_url","video_url":{"url":"http://x/2"}},{"type":"file","file":{"file_id":"f1"}},{"type":"strange","x":1},{"type":"text","text":"well?"}]}]}`, `^u|look|^i##|^w##|^v##|^e##|^o#|well?`},
+		{"media that are known by their members", Chat, `{"messages":[{"role":"user","content":[{"type":"image_url","image_url":null,"uuid":"u1"},{"type":"image_embeds","image_embeds":{"a":"AAAA"}},{"type":"audio_embeds","audio_embeds":"AAAA"}]}]}`, `^u|^i##|^i##|^w##`},
 		{"refusal and reasoning", Chat, `{"messages":[{"role":"assistant","refusal":"no","content":"a","reasoning_content":"hm"}]}`, `^a|^h|hm|^=|a|^r|no`},
 		{"refusal part", Chat, `{"messages":[{"role":"assistant","content":[{"type":"refusal","refusal":"no"},{"type":"text","text":"a"}]}]}`, `^a|^r|no|^=|a`},
 		{"name", Chat, `{"messages":[{"role":"user","name":"ann","content":"a"},{"role":"user","name":"","content":"b"}]}`, `^u|^n#|a|^u|b`},
 		{"tool calls", Chat, `{"messages":[{"role":"assistant","tool_calls":[{"id":"1","type":"function","function":{"name":"f","arguments":"{\"a\": [1, 2]}"}},{"function":{"name":"g","arguments":""}},{"type":"custom","custom":{"name":"h","input":"x"}}],"content":null},{"role":"tool","tool_call_id":"1","content":"r"}]}`, `^a|^c|"f"|{"a":[1,2]}|^c|"g"|{}|^o#|^t|r`},
 		{"arguments that are not JSON", Chat, `{"messages":[{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":"{\"a"}},{"function":{"name":"f","arguments":{"b" : "\u00e9"}}},{"function":{"name":"f"}}]}]}`, `^a|^c|"f"|"{\"a"|^c|"f"|{"b":"é"}|^c|"f"|{}`},
 		{"function_call", Chat, `{"messages":[{"role":"assistant","content":"a","function_call":{"name":"f","arguments":"{}"}}]}`, `^a|a|^c|"f"|{}`},
-		{"spoken answer", Chat, `{"messages":[{"role":"assistant","audio":{"id":"audio_1"}}]}`, `^a|^w#`},
+		{"spoken answer", Chat, `{"messages":[{"role":"assistant","audio":{"id":"audio_1"}}]}`, `^a|^w##`},
 		{"tools", Chat, `{"messages":[{"role":"user","content":"x"}],"tools":[{"type":"function","function":{"description":"d\u00e9\n","name":"f","strict":true,"parameters":{"type" : "object", "n": 1.0}}},{"type":"web_search","depth":3},7]}`, `^F|{"name":"f","description":"dé\n","parameters":{"type":"object","n":1.0}}|^F|{"type":"web_search","depth":3}|^u|x`},
 		{"functions and documents", Chat, `{"documents":[{"text": "d"}],"functions":[{"name":"f"}],"messages":[{"role":"user","content":"x"}]}`, `^F|{"name":"f"}|^D|[{"text":"d"}]|^u|x`},
 		{"members that do not matter", Chat, `{"messages":[{"role":"user","content":"x","extra":[1]}],"temperature":0,"metadata":{"messages":[{"content":"decoy"}]},"prompt":5,"tool_choice":"auto"}`, `^u|x`},
@@ -110,7 +112,7 @@ func TestText(t *testing.T) {
 		{"string", Responses, `{"input":"hi"}`, `^u|hi`},
 		{"instructions and tools", Responses, `{"input":[{"role":"user","content":"hi"}],"instructions":"be good","tools":[{"type":"function","name":"f","parameters":{}}]}`, `^F|{"name":"f","parameters":{}}|^s|be good|^u|hi`},
 		{"empty instructions", Responses, `{"input":"hi","instructions":""}`, `^u|hi`},
-		{"items", Responses, `{"input":[{"type":"message","role":"user","content":[{"type":"input_text","text":"a"},{"type":"input_image","image_url":"http://x/1"},{"type":"input_file","file_id":"f"}]},{"type":"reasoning","summary":[{"type":"summary_text","text":"hm"}]},{"type":"message","role":"assistant","content":[{"type":"output_text","text":"b","annotations":[]}]},{"type":"function_call","call_id":"1","name":"f","arguments":"{}"},{"type":"function_call","name":"g","arguments":"{\"a\":1}"},{"type":"function_call_output","call_id":"1","output":"r"},{"type":"function_call_output","output":[{"type":"input_text","text":"r2"}]}]}`, `^u|a|^i#|^e#|^a|^h|hm|^=|b|^c|"f"|{}|^c|"g"|{"a":1}|^t|r|^t|r2`},
+		{"items", Responses, `{"input":[{"type":"message","role":"user","content":[{"type":"input_text","text":"a"},{"type":"input_image","image_url":"http://x/1"},{"type":"input_file","file_id":"f"}]},{"type":"reasoning","summary":[{"type":"summary_text","text":"hm"}]},{"type":"message","role":"assistant","content":[{"type":"output_text","text":"b","annotations":[]}]},{"type":"function_call","call_id":"1","name":"f","arguments":"{}"},{"type":"function_call","name":"g","arguments":"{\"a\":1}"},{"type":"function_call_output","call_id":"1","output":"r"},{"type":"function_call_output","output":[{"type":"input_text","text":"r2"}]}]}`, `^u|a|^i##|^e##|^a|^h|hm|^=|b|^c|"f"|{}|^c|"g"|{"a":1}|^t|r|^t|r2`},
 		{"calls without a message", Responses, `{"input":[{"role":"user","content":"a"},{"type":"function_call","name":"f"},{"type":"message","role":"assistant","content":"b"},{"type":"message","role":"assistant","content":"c"}]}`, `^u|a|^a|^c|"f"|{}|^=|b|^a|c`},
 		{"other items", Responses, `{"input":[{"type":"item_reference","id":"i"},{"id":"j"},{"type":"web_search_call","id":"w","status":"done"},{"type":"custom_tool_call","name":"f","input":"x"},{"type":"custom_tool_call_output","output":"y"},{"type":"reasoning","encrypted_content":"zz"}]}`, `^p#|^p#|^o#|^a|^c|"f"|"x"|^t|y|^a|^h#`},
 		{"stored conversation", Responses, `{"input":"hi","instructions":"s","previous_response_id":"r","conversation":{"id":"c"},"prompt":{"id":"p"}}`, `^s|s|^p#|^p#|^p#|^u|hi`},
@@ -123,7 +125,7 @@ func TestText(t *testing.T) {
 		{"only a billing block", Messages, `{"system":[{"type":"text","text":"x-anthropic-billing-header: cch=1;"}],"messages":[{"role":"user","content":"hi"}]}`, `^u|hi`},
 		{"a billing block elsewhere is text", Messages, `{"messages":[{"role":"user","content":[{"type":"text","text":"x-anthropic-billing-header"}]}]}`, `^u|x-anthropic-billing-header`},
 		{"tools", Messages, `{"tools":[{"name":"f","description":"d","input_schema":{"a": 1},"cache_control":{}},{"type":"custom","name":"g"},{"type":"bash_20250124","name":"bash"}],"messages":[{"role":"user","content":"hi"}]}`, `^F|{"name":"f","description":"d","parameters":{"a":1}}|^F|{"name":"g"}|^F|{"name":"bash","type":"bash_20250124"}|^u|hi`},
-		{"blocks", Messages, `{"messages":[{"role":"user","content":[{"type":"image","source":{"type":"url","url":"http://x/1"}},{"type":"text","text":"a"}]},{"role":"assistant","content":[{"type":"thinking","thinking":"hm","signature":"zz"},{"type":"redacted_thinking","data":"qq"},{"type":"text","text":"b"},{"type":"tool_use","id":"1","name":"f","input":{"a" : 1}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"1","content":"r"},{"type":"tool_result","content":[{"type":"text","text":"r2"},{"type":"image","source":{"type":"base64","media_type":"image/png","data":"AAAA"}}]},{"type":"text","text":"c"}]}]}`, `^u|^i#|a|^a|^h|hm|^=|b|^c|"f"|{"a":1}|^t|r|^t|r2|^i#|^u|c`},
+		{"blocks", Messages, `{"messages":[{"role":"user","content":[{"type":"image","source":{"type":"url","url":"http://x/1"}},{"type":"text","text":"a"}]},{"role":"assistant","content":[{"type":"thinking","thinking":"hm","signature":"zz"},{"type":"redacted_thinking","data":"qq"},{"type":"text","text":"b"},{"type":"tool_use","id":"1","name":"f","input":{"a" : 1}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"1","content":"r"},{"type":"tool_result","content":[{"type":"text","text":"r2"},{"type":"image","source":{"type":"base64","media_type":"image/png","data":"AAAA"}}]},{"type":"text","text":"c"}]}]}`, `^u|^i##|a|^a|^h|hm|^=|b|^c|"f"|{"a":1}|^t|r|^t|r2|^i##|^u|c`},
 		{"only a result", Messages, `{"messages":[{"role":"user","content":[{"type":"tool_result"}]}]}`, `^t`},
 		{"Claude Code's roles", Messages, `{"messages":[{"role":"ctx","content":"a"},{"role":"msg","content":"b"},{"role":"system","content":"c"}]}`, `^u|a|^u|b|^s|c`},
 		{"messages missing", Messages, `{"system":"s"}`, ``},
@@ -145,6 +147,10 @@ func TestText(t *testing.T) {
 						got = got[:at] + "#" + got[hash:]
 					}
 				}
+			}
+			for _, letter := range "ivwe" {
+				one := "^" + string(letter) + "#"
+				got = strings.ReplaceAll(got, strings.Repeat(one+"|", 63)+one, one+"#")
 			}
 			if got != tt.want || r.OK != (tt.want != "") || !r.JSON {
 				t.Errorf("%s\n got %s (OK %v, JSON %v)\nwant %s", tt.body, got, r.OK, r.JSON, tt.want)

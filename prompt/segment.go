@@ -30,6 +30,7 @@ const (
 	opBilling     // text of a billing block: left out of system turns
 	opLong        // a marker, then text
 	opToken       // a marker with a hash, which is lo
+	opMedia       // the same for media, MediaTokens times
 	opCall        // the marker of a tool call; name and arguments follow
 	opJSON        // a JSON value of the body
 	opArgs        // a tool call's arguments: a string that holds JSON
@@ -42,7 +43,8 @@ const (
 	opNext        // between two prompts
 )
 
-// size is about how long the segment is when it is rendered, rather too much.
+// size is about how long the segment is when it is rendered, rather too much; of
+// media it is the first token.
 func (g *segment) size() int {
 	const overhead = 24 // a marker with a hash, separators, a member's name
 	switch g.op {

@@ -13,20 +13,21 @@ import (
 
 // conversation is a chat between turns.
 type conversation struct {
-	messages []map[string]string
+	messages []map[string]any
 	home     string // the pod of the first turn
 }
 
 func (c *conversation) body() string {
 	body, err := json.Marshal(map[string]any{"model": "m", "max_tokens": 12, "messages": c.messages})
 	if err != nil {
-		panic(err) // strings and numbers only: cannot fail
+		panic(err) // maps of strings and numbers only: cannot fail
 	}
 	return string(body)
 }
 
-func (c *conversation) add(role, content string) {
-	c.messages = append(c.messages, map[string]string{"role": role, "content": content})
+// add appends a message; content is a string, or parts.
+func (c *conversation) add(role string, content any) {
+	c.messages = append(c.messages, map[string]any{"role": role, "content": content})
 }
 
 // turn is what one turn of a conversation showed.
