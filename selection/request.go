@@ -34,8 +34,15 @@ type Request struct {
 	HasKey bool
 	// Turn is the rank of the pod that was picked last by rotation.
 	Turn uint8
-	// Draw is a fresh random number; only the strategy Random reads it.
+	// Draw is a fresh random number for the strategies that draw.
 	Draw uint64
+
+	// Hash is what SessionAffinity and Prefix look up on Ring, if HasHash;
+	// LoadFactor is how many times the mean number of legs a pod may hold.
+	Hash       uint64
+	HasHash    bool
+	LoadFactor float64
+	Ring       *Ring
 
 	// The rest is for ExpectedTTFT alone. Tokens is the estimated length of the
 	// prompt, and Work, by TTFT.Work, the work for the candidates in each of
@@ -63,7 +70,7 @@ func (r *Request) order() order {
 	switch {
 	case r.Strategy == RoundRobin:
 		return order{turn: r.Turn}
-	case r.Strategy == Random:
+	case r.Strategy.Draws():
 		return order{hashed: true, key: r.Draw}
 	case r.TieBreak == ByPodID:
 		return byRank
@@ -78,7 +85,7 @@ func (r *Request) order() order {
 // rank of the pod that it picks is the Turn of the next request of the role.
 func (r *Request) Rotates() bool {
 	return r.Strategy == RoundRobin ||
-		r.Strategy != Random && r.TieBreak != ByPodID && !r.HasKey
+		!r.Strategy.Draws() && r.TieBreak != ByPodID && !r.HasKey
 }
 
 // IDHash returns the hash of a pod's id for View.ID (xxHash64). It is the same

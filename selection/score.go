@@ -23,22 +23,31 @@ func Score(v *View, c *index.Bitmap, r *Request) index.Bitmap {
 		return topRandom(c)
 	case ExpectedTTFT:
 		return topExpectedTTFT(v, c, r)
+	case SessionAffinity, Prefix:
+		return topHashed(v, c, r)
+	case PowerOfTwo:
+		return topPowerOfTwo(v, c, r)
 	default:
 		return topCacheAware(v, c, r)
 	}
 }
 
 // Explain returns the factors and the score of one pod, a candidate or not, to
-// the bit as Score has it. It is for showing, and it is the plain twin of
-// Score's loops.
+// the bit as Score has it, but that PowerOfTwo scores only the two that it draws.
+// It is for showing, and it is the plain twin of Score's loops.
 func Explain(v *View, c *index.Bitmap, r *Request, slot uint8) Parts {
 	with := *c
 	with.Set(int(slot))
 	s := scaleOf(v, &with)
 	p := s.parts(v, r, slot)
 	switch r.Strategy {
-	case LeastLoaded:
+	case LeastLoaded, PowerOfTwo:
 		p.Score = p.Load
+	case SessionAffinity, Prefix:
+		p.Score = 0
+		if top := topHashed(v, c, r); r.HasHash && top.Has(int(slot)) {
+			p.Score = 100
+		}
 	case RoundRobin, Random:
 		p.Score = 0
 	case ExpectedTTFT:

@@ -20,7 +20,20 @@ const (
 	// ExpectedTTFT takes the pod at which the first byte is expected soonest,
 	// by what it holds of the prompt and what it has to compute before.
 	ExpectedTTFT
+	// SessionAffinity takes the pod to which the session belongs on a ring of
+	// hashes, as long as that pod has not too much to do already.
+	SessionAffinity
+	// Prefix does the same with the beginning of the prompt.
+	Prefix
+	// PowerOfTwo draws two pods and takes the one with less to do.
+	PowerOfTwo
 )
+
+// Hashes says whether the strategy looks a hash up on a ring.
+func (s Strategy) Hashes() bool { return s == SessionAffinity || s == Prefix }
+
+// Draws says whether the strategy needs a fresh random number.
+func (s Strategy) Draws() bool { return s == Random || s == PowerOfTwo }
 
 // TieBreak says which of several candidates with the same score is picked.
 type TieBreak uint8
@@ -37,7 +50,7 @@ const (
 )
 
 var (
-	strategies = [...]string{"cacheAware", "leastLoaded", "roundRobin", "random", "expectedTTFT"}
+	strategies = [...]string{"cacheAware", "leastLoaded", "roundRobin", "random", "expectedTTFT", "sessionAffinity", "prefix", "powerOfTwo"}
 	tieBreaks  = [...]string{"prompt", "podId"}
 )
 
