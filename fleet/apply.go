@@ -42,6 +42,9 @@ func (f *Fleet) Apply(_ time.Time, desired []Pod) (Diff, error) {
 	for slot := gone.idle.Next(0); slot >= 0; slot = gone.idle.Next(slot + 1) {
 		f.clear(uint8(slot))
 	}
+	if len(diff.Added)+len(diff.Removed) > 0 {
+		f.rebuild()
+	}
 	return diff, nil
 }
 

@@ -26,6 +26,13 @@ type Ask struct {
 	HasKey bool
 	// Session is a hash of the session's key; 0: there is none.
 	Session uint64
+	// Hash is what the strategies that hash look up, if HasHash, on the ring of
+	// so many VirtualNodes (SetRings); LoadFactor is how many times the mean
+	// number of legs a pod may hold.
+	Hash         uint64
+	HasHash      bool
+	VirtualNodes int
+	LoadFactor   float64
 	// Exclude has the slots of pods to which the leg must not go.
 	Exclude index.Bitmap
 	// Near is the prefill pod to which a decode pod should be near, if HasNear;
@@ -53,6 +60,8 @@ type work struct {
 	request selection.Request
 	work    []float64 // of request
 	session int32     // entry of the session in the memory, 0 if unknown
+	fell    selection.Fallback
+	home    bool
 }
 
 var works = sync.Pool{New: func() any { return new(work) }}
@@ -111,6 +120,7 @@ func (w *work) fill(now time.Time, x *index.Index, a *Ask, prompt bool, pods ind
 	w.request = selection.Request{
 		Strategy: a.Strategy, Weights: a.Weights, TieBreak: a.TieBreak,
 		Sticky: selection.None, Key: a.Key, HasKey: a.HasKey,
+		Hash: a.Hash, HasHash: a.HasHash, LoadFactor: a.LoadFactor,
 	}
 	if prompt {
 		x.Query(&w.query, a.Chain, pods)
@@ -135,8 +145,12 @@ func (f *Fleet) pick(now time.Time, a *Ask, w *work) (slot uint8, err error) {
 		return 0, refusal(&s, a.Role)
 	}
 	f.complete(now, a, w, &f.draws)
+	w.fell = selection.Fall(&f.view, &c, &w.request)
 	top := selection.Score(&f.view, &c, &w.request)
-	return uint8(selection.Pick(&f.view, &top, &w.request)), nil
+	slot = uint8(selection.Pick(&f.view, &top, &w.request))
+	r := &w.request
+	w.home = r.Strategy.Hashes() && r.Ring.Home(&c, r.Hash) == int(slot)
+	return slot, nil
 }
 
 // candidates returns the pods that may be picked. A pod that serves both legs
@@ -158,8 +172,11 @@ func (f *Fleet) complete(now time.Time, a *Ask, w *work, draws *rand.PCG) {
 	r.Now = f.clock(now)
 	f.settle(r.Now)
 	r.Turn = f.turn[a.Role]
-	if a.Strategy == selection.Random {
+	if a.Strategy.Draws() {
 		r.Draw = draws.Uint64()
+	}
+	if a.Strategy.Hashes() {
+		r.Ring = f.ring(a.VirtualNodes)
 	}
 	if a.HasNear && f.has(a.Near) {
 		r.Node, r.Zone = f.view.Node[a.Near.Slot], f.view.Zone[a.Near.Slot]

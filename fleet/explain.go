@@ -52,13 +52,14 @@ func (f *Fleet) Explain(now time.Time, a *Ask) (all []Candidate, picked int) {
 				w.weigh(now, f.index, a)
 			}
 		}
-		if a.Strategy == selection.Random {
+		if a.Strategy.Draws() {
 			draws.Uint64()
 		}
 	}
 	f.complete(now, a, w, &draws)
 	s := f.state(a.Role, &a.Exclude)
 	c := f.candidates(&s, a)
+	selection.Fall(&f.view, &c, &w.request)
 	top := selection.Score(&f.view, &c, &w.request)
 	pick := selection.Pick(&f.view, &top, &w.request)
 	picked = -1

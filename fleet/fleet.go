@@ -43,6 +43,7 @@ type Fleet struct {
 	reuse uint64
 	turn  [Roles]uint8 // rank of the pod picked last by rotation
 	draws rand.PCG
+	rings []ring // in the order of SetRings; replaced under applying too
 	// estimates has the legs whose first byte comes with the end of the answer.
 	estimates estimates
 	base      time.Time // origin of the fleet's clock

@@ -5,6 +5,7 @@ import (
 
 	"github.com/calinix/caddy-calinix/index"
 	"github.com/calinix/caddy-calinix/outcome"
+	"github.com/calinix/caddy-calinix/selection"
 )
 
 // Lease is a leg's hold on a pod, from Begin to End. Its methods may be called
@@ -15,6 +16,12 @@ type Lease struct {
 	// hold when it was picked, Blocks how many the prompt has. Both are 0
 	// without a prompt.
 	Depth, Blocks int
+	// Strategy is the one that decided, and Fallback says why if that is not the
+	// one that was asked for. Home says, if the strategy hashes, whether the pod
+	// is the one to which the key belongs among the candidates whatever the load.
+	Strategy selection.Strategy
+	Fallback selection.Fallback
+	Home     bool
 
 	fleet        *Fleet
 	pod          *Pod
@@ -56,6 +63,7 @@ func (f *Fleet) lease(now time.Time, a *Ask, w *work, slot uint8, l *Lease) {
 	l.fleet, l.pod, l.ref, l.role = f, s.pod, Ref{slot, s.gen}, a.Role
 	l.chain, l.registration, l.phase = nil, index.Registration{}, begun
 	l.Blocks = 0
+	l.Strategy, l.Fallback, l.Home = w.request.Strategy, w.fell, w.home
 	l.queued = queued{load: a.load(l.Depth), rate: a.rate(), duty: a.duty()}
 	f.enqueue(f.clock(now), l, a.Whole)
 }
