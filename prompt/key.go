@@ -19,22 +19,29 @@ const (
 // a hash of its seed, its length, its end, and samples of the rest. The end alone
 // would not do: long instructions behind what differs are common, and all such
 // prompts would go to the same pod.
-func (r *Request) Key() uint64 {
+func (r *Request) Key() uint64 { return fingerprint(r.Seed, r.Text) }
+
+// Fingerprint is a fixed function of a text that costs the same however long the
+// text is; see Key. Long texts that differ in a few bytes in their middle may have
+// the same one.
+func Fingerprint(text []byte) uint64 { return fingerprint(0, text) }
+
+func fingerprint(seed uint64, text []byte) uint64 {
 	var head [16]byte
-	binary.LittleEndian.PutUint64(head[:], r.Seed)
-	binary.LittleEndian.PutUint64(head[8:], uint64(len(r.Text)))
+	binary.LittleEndian.PutUint64(head[:], seed)
+	binary.LittleEndian.PutUint64(head[8:], uint64(len(text)))
 	var d xxhash.Digest
 	d.Reset()
 	_, _ = d.Write(head[:]) // never fails
-	tail := max(0, len(r.Text)-keyTail)
+	tail := max(0, len(text)-keyTail)
 	if tail <= keySamples*keySample {
 		tail = 0
 	} else {
 		for i := range keySamples {
 			at := i * (tail - keySample) / (keySamples - 1)
-			_, _ = d.Write(r.Text[at : at+keySample])
+			_, _ = d.Write(text[at : at+keySample])
 		}
 	}
-	_, _ = d.Write(r.Text[tail:])
+	_, _ = d.Write(text[tail:])
 	return d.Sum64()
 }

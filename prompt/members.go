@@ -43,6 +43,8 @@ func (s *scan) member(key jsonscan.Key, at, depth int) (end int) {
 		s.session[2], end = s.str(at, depth)
 	case "user":
 		s.session[3], end = s.str(at, depth)
+	case "prefix":
+		s.prefix, end = s.str(at, depth)
 	case "lora_path":
 		s.seeds[seedAdapter], end = s.value(at, depth)
 	case "extra_key":

@@ -16,11 +16,13 @@ type writer struct {
 
 	leading bool // no turn so far but system turns
 	system  span // of out: those; empty until the first
+	opening span // of out: from the first turn to the end of the user's first
 }
 
 // render appends the prompt to out. system is the part of its leading system
-// turns.
-func (s *scan) render(out []byte) (text []byte, system span) {
+// turns, opening all turns up to the end of the user's first; it is empty if the
+// user has none.
+func (s *scan) render(out []byte) (text []byte, system, opening span) {
 	size, media := 0, 0
 	for i := range s.segments {
 		size += s.segments[i].size()
@@ -34,6 +36,9 @@ func (s *scan) render(out []byte) (text []byte, system span) {
 	w.write(s.functions)
 	w.write(s.documents)
 	w.leading = true
+	if w.opening.lo = len(w.out); w.opening.lo > 0 {
+		w.opening.lo++ // after the separator
+	}
 	w.write(s.prelude)
 	w.endTurn()
 	w.write(s.references)
@@ -42,13 +47,16 @@ func (s *scan) render(out []byte) (text []byte, system span) {
 	}
 	w.endTurn()
 	w.endSystem()
-	return w.out, w.system
+	return w.out, w.system, w.opening
 }
 
 // endTurn ends the turn that we are in.
 func (w *writer) endTurn() {
 	if w.turn.op == opTurn {
 		w.flush()
+	}
+	if w.turn.letter == 'u' && w.opening.hi == 0 {
+		w.opening.hi = len(w.out)
 	}
 	w.turn, w.due = segment{}, false
 }

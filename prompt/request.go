@@ -47,6 +47,15 @@ type Request struct {
 	// and user that is there and not empty, SessionSource its name.
 	Session       []byte
 	SessionSource string
+	// Prefix is the member prefix, by which a client may say what its request
+	// shares with others.
+	Prefix []byte
+	// Opening is what of a conversation does not change while it grows: its turns
+	// up to the first of the user and with it, the system's included, without
+	// tools and documents, which clients may list in another order or add to. It
+	// is a part of Text, or the id of a conversation that is kept at the engine;
+	// nil where the request is no conversation, or only the last turn of one.
+	Opening []byte
 
 	scan scan
 }
@@ -76,18 +85,25 @@ func (r *Request) Parse(api API, body []byte) {
 			break
 		}
 	}
+	r.Prefix = s.bytes(s.prefix)
 	if !s.shaped {
 		return
 	}
 	s.finish()
-	var system span
-	r.Text, system = s.render(r.Text)
+	var system, opening span
+	r.Text, system, opening = s.render(r.Text)
 	if len(r.Text) == 0 {
 		return
 	}
 	r.OK = true
 	if system.hi > system.lo {
 		r.System = r.Text[system.lo:system.hi:system.hi]
+	}
+	switch {
+	case s.conversation.hi > s.conversation.lo:
+		r.Opening = s.bytes(s.conversation)
+	case s.previous.hi == s.previous.lo && opening.hi > opening.lo:
+		r.Opening = r.Text[opening.lo:opening.hi:opening.hi]
 	}
 	r.Prompts, r.TokenIDs = s.prompts, s.ids
 	r.Generates = api.generates() && r.N == 1 && r.Prompts == 1
@@ -109,7 +125,7 @@ func (r *Request) Reset() {
 	r.Stream, r.IncludeUsage, r.Generates = false, false, false
 	r.N, r.Prompts, r.TokenIDs = 1, 0, 0
 	r.Session, r.SessionSource = nil, ""
-	r.System, r.Seed = nil, 0
+	r.System, r.Prefix, r.Opening, r.Seed = nil, nil, nil, 0
 	if r.Text = r.Text[:0]; cap(r.Text) > keepBytes {
 		r.Text = nil
 	}

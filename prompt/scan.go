@@ -45,6 +45,7 @@ type results struct {
 	n                    int
 	bestOf               value
 	session              [4]str
+	prefix               str
 	seeds                [seedMembers]value
 	namespace            str // a hash of the seeds
 	// What the engine has in store for a responses request.
