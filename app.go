@@ -3,6 +3,7 @@ package calinix
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -67,6 +68,9 @@ func (a *App) claim(h *Handler) (*balancer, error) {
 	if c, ok := a.claims[name]; ok {
 		if err := config.Agree(c.config, h.effective); err != nil {
 			return nil, fmt.Errorf("%w: the same name is the same state, so give one of them another name, or both the same values", err)
+		}
+		if !slices.Contains(c.rings, h.virtualNodes) {
+			c.rings = append(c.rings, h.virtualNodes)
 		}
 		return c.state, nil
 	}

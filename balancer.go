@@ -123,6 +123,7 @@ func (b *balancer) apply(c *claim) error {
 	if err != nil {
 		return fmt.Errorf("balancer %q: %w", b.name, err)
 	}
+	b.fleet.SetRings(c.rings...)
 	b.newest = c.settings
 	b.blocks.Configure(c.index)
 	setCapacity(b.blocks, c.capacity)

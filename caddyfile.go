@@ -23,7 +23,8 @@ func init() {
 //
 //	    # or here; switches take on or off, sizes bytes or units such as 64MiB
 //	    name              <name>
-//	    strategy          cache_aware|expected_ttft|least_loaded|round_robin|random
+//	    strategy          cache_aware|expected_ttft|session_affinity|prefix|least_loaded|
+//	                      round_robin|random|power_of_two
 //	    tie_break         prompt|pod_id
 //	    mode              single|dispatch
 //	    block_size        <tokens>
@@ -72,6 +73,10 @@ func init() {
 //	        eta          <share>
 //	        replicas     <number>
 //	        tau          <duration>
+//	    }
+//	    hashing {
+//	        load_factor   <factor>
+//	        virtual_nodes <number>
 //	    }
 //	    engine_metrics {
 //	        enabled  <switch>

@@ -10,7 +10,8 @@ import (
 //
 //	lb_policy cache_aware {
 //	    block_size <tokens>
-//	    strategy   cache_aware|least_loaded|round_robin|random
+//	    strategy   cache_aware|expected_ttft|session_affinity|prefix|least_loaded|
+//	               round_robin|random|power_of_two
 //	    weights    [cache <weight>] [load <weight>] [sticky <weight>]
 //	    max_blocks <number>
 //	    stale_ttl  <duration>

@@ -103,9 +103,6 @@ func (p *proxyParser) explain(err error) error {
 		}
 		d := caddyfile.NewDispenser([]caddyfile.Token{token})
 		d.Next()
-		if config.UnavailableKey("", token.Text) {
-			return d.Errf("%s is not available in this version", token.Text)
-		}
 		if near, ok := config.Nearest(token.Text, ownSubdirectives()); ok {
 			return d.Errf("unrecognized subdirective %s, did you mean %s?", token.Text, near)
 		}

@@ -221,7 +221,7 @@ func (x *exchange) withoutPrefill(why outcome.Outcome, payload []byte, decode *f
 	if c := x.h.logger.Check(zap.WarnLevel, "serving without a prefill leg"); c != nil {
 		c.Write(zap.Stringer("reason", why), zap.String("request_id", x.route.requestID))
 	}
-	x.route.policy += decodeOnlyMark
+	x.route.mark = decodeOnlyMark
 	x.route.prefill = ""
 	if x.encoding != nil {
 		x.r.Header["Content-Encoding"] = x.encoding

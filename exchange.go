@@ -9,7 +9,6 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-	"github.com/cespare/xxhash/v2"
 	"go.uber.org/zap"
 
 	"github.com/calinix/caddy-calinix/chain"
@@ -31,7 +30,9 @@ type exchange struct {
 	body    *body
 	work    *work // pooled; nil once released
 	route   route
+	rules   *rules
 	session uint64 // hash of the session key, 0 without one
+	key     routingKey
 	// encoding is the client's Content-Encoding of body.raw, if that was undone
 	// and may yet be needed.
 	encoding []string
@@ -86,28 +87,17 @@ func (x *exchange) prepare() *apiError {
 	x.work = works.Get().(*work)
 	req := &x.work.request
 	req.Parse(prompt.APIOf(x.r.Method, x.r.URL.Path), b.decoded)
-	x.session = sessionHash(headers.session, req.Session)
+	x.rules = x.h.rules
+	session := sessionOf(headers, req)
+	x.session = session.hash
+	x.key = keyFor(x.rules.strategy, session, req)
 	if req.OK {
 		x.prompt = true
 		x.work.chain.Reset(x.h.chain, req.Seed, req.Text)
 	}
 	x.route.namespace = cacheNamespace(req.Model, x.h.chain.BlockSize)
-	x.route.policy = x.h.strategy.String()
+	x.route.policy = x.rules.strategy.String()
 	return nil
-}
-
-// sessionHash is the identity of a session: the header's key, else the body's.
-func sessionHash(header string, inBody []byte) uint64 {
-	var sum uint64
-	switch {
-	case header != "":
-		sum = xxhash.Sum64String(header)
-	case len(inBody) > 0:
-		sum = xxhash.Sum64(inBody)
-	default:
-		return 0
-	}
-	return max(sum, 1)
 }
 
 // bodyError turns a failed read of the body into an answer.
@@ -152,13 +142,15 @@ func (x *exchange) ask(role fleet.Role, tried index.Bitmap) fleet.Ask {
 		Role:     role,
 		Session:  x.session,
 		Exclude:  tried,
-		Strategy: x.h.strategy,
-		Weights:  x.h.weights[role],
+		Strategy: x.rules.strategy,
+		Weights:  x.rules.weights[role],
 		TieBreak: x.h.tieBreak,
 		TTFT:     x.h.ttft,
 		// A prefill leg's answer comes when the prompt is computed.
 		Whole: role != fleet.Prefill && !x.work.request.Stream,
 	}
+	a.Hash, a.HasHash = x.key.hash, x.key.from != keyNone
+	a.VirtualNodes, a.LoadFactor = x.h.virtualNodes, x.h.loadFactor
 	if x.prompt && x.h.indexed {
 		a.Chain = &x.work.chain
 	}
@@ -177,6 +169,7 @@ func (x *exchange) begin(now time.Time, a *fleet.Ask) (*fleet.Lease, error) {
 		return nil, err
 	}
 	x.leases = append(x.leases, l)
+	x.rules.decided(l, x.key.from)
 	return l, nil
 }
 

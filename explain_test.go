@@ -219,7 +219,7 @@ func TestExplainPath(t *testing.T) {
 func TestExplainIsWhatHappens(t *testing.T) {
 	ps, pre, dec := pods(t, "a", "b", "c"), pods(t, "p", "q"), pods(t, "d", "e")
 	rnd := rand.New(rand.NewPCG(1, 2))
-	for _, strategy := range []string{"cache_aware", "least_loaded", "round_robin", "random", "expected_ttft"} {
+	for _, strategy := range []string{"cache_aware", "least_loaded", "round_robin", "random", "expected_ttft", "session_affinity", "prefix", "power_of_two"} {
 		t.Run(strategy, func(t *testing.T) {
 			// Popularity decays between question and request: eta 0 leaves it out.
 			s := serve(t, "strategy "+strategy+"\nexpected_ttft {\neta 0\n}\nblock_size 4\n"+single(ps)+"dispatch {\nconnector plain\nprefill {\n"+

@@ -43,6 +43,7 @@ const (
 type routingHeaders struct {
 	mode      mode   // "" where the client named none
 	session   string // of the session headers, "" without one
+	from      keySource
 	requestID string // the client's where it is usable, else a new one
 }
 
@@ -52,7 +53,8 @@ type routingHeaders struct {
 // Only their own spelling is read; whatever a server behind the pods might take
 // for it is removed.
 func takeRoutingHeaders(h http.Header) (routingHeaders, *apiError) {
-	out := routingHeaders{session: sessionHeader(h), requestID: h.Get(headerRequestID)}
+	out := routingHeaders{requestID: h.Get(headerRequestID)}
+	out.session, out.from = sessionHeader(h)
 	if !usableRequestID(out.requestID) {
 		out.requestID = uuid.NewString()
 	}
@@ -144,13 +146,13 @@ func keepOwnHeaders(h http.Header) {
 }
 
 // sessionHeader returns the session key that the headers name, "" without one.
-func sessionHeader(h http.Header) string {
-	for _, name := range [...]string{headerSessionKey, "X-Session-Id", "X-Conversation-Id"} {
+func sessionHeader(h http.Header) (key string, from keySource) {
+	for i, name := range [...]string{headerSessionKey, "X-Session-Id", "X-Conversation-Id"} {
 		if key := h.Get(name); key != "" {
-			return key
+			return key, keyHeader + keySource(i)
 		}
 	}
-	return ""
+	return "", keyNone
 }
 
 // usableRequestID reports whether id is 1 to 128 visible ASCII characters.
@@ -185,6 +187,7 @@ type route struct {
 	depth     int // blocks
 	namespace string
 	policy    string
+	mark      string // what is added to policy
 }
 
 // set writes rt's headers into h, replacing what was there. What a refused
@@ -201,7 +204,7 @@ func (rt *route) set(h http.Header) {
 	h[headerCacheHit] = []string{strconv.FormatBool(rt.hit)}
 	h[headerDepth] = []string{strconv.Itoa(rt.depth)}
 	h[headerNamespace] = []string{rt.namespace}
-	h[headerPolicy] = []string{rt.policy}
+	h[headerPolicy] = []string{rt.policy + rt.mark}
 }
 
 func setOrDelete(h http.Header, name, value string) {

@@ -328,6 +328,8 @@ func TestHeaderRoutePolicy(t *testing.T) {
 	all := pods(t, "a", "p1", "d1")
 	for spelled, want := range map[string]string{
 		"cache_aware": "cacheAware", "least_loaded": "leastLoaded", "round_robin": "roundRobin", "random": "random", "expected_ttft": "expectedTTFT",
+		"session_affinity": "sessionAffinity", "power_of_two": "powerOfTwo",
+		"prefix": "roundRobin", // there is no system message: see docs/routing.md
 	} {
 		s := serve(t, "strategy "+spelled+"\n"+single(all[:1])+dispatch(all[1:2], all[2:]))
 		cl := s.Client(t, testcaddy.H1)

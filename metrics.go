@@ -1,6 +1,8 @@
 package calinix
 
 import (
+	"strconv"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/calinix/caddy-calinix/outcome"
@@ -15,6 +17,9 @@ type metrics struct {
 	prefixBlocks    *prometheus.CounterVec
 	retries         *prometheus.CounterVec
 	prefillFailures *prometheus.CounterVec
+	keys            *prometheus.CounterVec
+	fallbacks       *prometheus.CounterVec
+	ringPicks       *prometheus.CounterVec
 }
 
 // shared is the one instance: balancers of several configurations of one
@@ -44,13 +49,25 @@ func newMetrics() *metrics {
 			Name: "calinix_prefill_failures_total",
 			Help: "Prefill legs that failed, by how they ended.",
 		}, []string{"balancer", "reason"}),
+		keys: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "calinix_routing_keys_total",
+			Help: "Picks of pods, by the strategy that was asked for and where the request's session key or prefix came from.",
+		}, []string{"balancer", "strategy", "source"}),
+		fallbacks: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "calinix_routing_fallbacks_total",
+			Help: "Picks that a strategy could not decide, by what it lacked: no_key, ring_empty or load_unknown.",
+		}, []string{"balancer", "strategy", "reason"}),
+		ringPicks: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "calinix_ring_picks_total",
+			Help: "Picks by a key on the ring: at the pod to which it belongs (home), or at another one because that had its share of the load (passed).",
+		}, []string{"balancer", "result"}),
 	}
 }
 
 // register adds every collector to the registry of a configuration.
 func (m *metrics) register(reg *prometheus.Registry) error {
 	for _, c := range []prometheus.Collector{
-		m.requests, m.decisions, m.prefixBlocks, m.retries, m.prefillFailures, gauges{},
+		m.requests, m.decisions, m.prefixBlocks, m.retries, m.prefillFailures, m.keys, m.fallbacks, m.ringPicks, gauges{},
 	} {
 		if err := reg.Register(c); err != nil {
 			return err
@@ -78,6 +95,8 @@ var (
 	podInflight = prometheus.NewDesc("calinix_pod_inflight", "Legs that now run at the pod, by the role in which.", []string{"balancer", "pod", "role"}, nil)
 	podUp       = prometheus.NewDesc("calinix_pod_up", "1 while the pod is up, 0 while it is down.", []string{"balancer", "pod", "role"}, nil)
 	indexBlocks = prometheus.NewDesc("calinix_index_blocks", "Distinct blocks in the prefix index.", []string{"balancer"}, nil)
+	ringChanges = prometheus.NewDesc("calinix_ring_changes_total", "How often the pods on the ring of hashes have changed.", []string{"balancer", "virtual_nodes"}, nil)
+	ringMoved   = prometheus.NewDesc("calinix_ring_moved_ratio_total", "Shares of all keys that these changes moved to another pod, added up: 1 is all keys once.", []string{"balancer", "virtual_nodes"}, nil)
 	indexBytes  = prometheus.NewDesc("calinix_index_bytes", "Memory of the prefix index in bytes.", []string{"balancer"}, nil)
 )
 
@@ -89,6 +108,8 @@ type gauges struct{}
 func (gauges) Describe(out chan<- *prometheus.Desc) {
 	out <- podInflight
 	out <- podUp
+	out <- ringChanges
+	out <- ringMoved
 	out <- indexBlocks
 	out <- indexBytes
 }
@@ -111,6 +132,11 @@ func (gauges) Collect(out chan<- prometheus.Metric) {
 				gauge(podInflight, float64(s.Running[role]), b.name, s.ID, name)
 				gauge(podUp, up, b.name, s.ID, name)
 			}
+		}
+		for _, r := range b.fleet.Rings() {
+			nodes := strconv.Itoa(r.Nodes)
+			out <- prometheus.MustNewConstMetric(ringChanges, prometheus.CounterValue, float64(r.Changes), b.name, nodes)
+			out <- prometheus.MustNewConstMetric(ringMoved, prometheus.CounterValue, r.Moved, b.name, nodes)
 		}
 		gauge(indexBlocks, float64(b.blocks.Blocks()), b.name)
 		gauge(indexBytes, float64(b.blocks.Bytes()), b.name)

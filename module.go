@@ -17,7 +17,6 @@ import (
 	"github.com/calinix/caddy-calinix/chain"
 	"github.com/calinix/caddy-calinix/config"
 	"github.com/calinix/caddy-calinix/dispatch"
-	"github.com/calinix/caddy-calinix/fleet"
 	"github.com/calinix/caddy-calinix/selection"
 )
 
@@ -68,9 +67,10 @@ type Handler struct {
 	bodies         bodyLimits
 	chain          chain.Options
 	indexed        bool // prompts are looked up and learnt
-	strategy       selection.Strategy
+	rules          *rules
 	tieBreak       selection.TieBreak
-	weights        [fleet.Roles]selection.Weights
+	virtualNodes   int
+	loadFactor     float64
 	ttft           selection.TTFT
 	defaultMode    mode
 	hasSingle      bool
@@ -137,17 +137,13 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 // settle turns the effective configuration into what a request needs of it.
 func (h *Handler) settle() (err error) {
 	e := h.effective
-	if h.strategy, err = selection.ParseStrategy(e.Strategy); err != nil {
+	if h.rules, err = newRules(e.Strategy, e.Weights, h.metrics, e.Name); err != nil {
 		return err
 	}
 	if h.tieBreak, err = selection.ParseTieBreak(e.TieBreak); err != nil {
 		return err
 	}
-	h.weights = [fleet.Roles]selection.Weights{
-		fleet.Single:  weightsOf(e.Weights.Single),
-		fleet.Prefill: weightsOf(e.Weights.Prefill),
-		fleet.Decode:  weightsOf(e.Weights.Decode),
-	}
+	h.virtualNodes, h.loadFactor = *e.Hashing.VirtualNodes, *e.Hashing.LoadFactor
 	h.ttft = selection.TTFT{
 		PrefillRate: *e.ExpectedTTFT.PrefillRate,
 		Gamma:       *e.ExpectedTTFT.Gamma, Theta: *e.ExpectedTTFT.Theta,

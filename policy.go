@@ -32,8 +32,8 @@ type Policy struct {
 	// Tokens in a block of the prefix index. Default: 16.
 	BlockSize int `json:"block_size,omitempty"`
 
-	// How an upstream is chosen: cacheAware, expectedTTFT, leastLoaded, roundRobin
-	// or random. Default: cacheAware.
+	// How an upstream is chosen: cacheAware, expectedTTFT, sessionAffinity, prefix,
+	// leastLoaded, roundRobin, random or powerOfTwo. Default: cacheAware.
 	Strategy string `json:"strategy,omitempty"`
 
 	// The weights of cacheAware's factors.
@@ -137,6 +137,8 @@ func (p *Policy) Select(pool reverseproxy.UpstreamPool, r *http.Request, _ http.
 	}
 	ask := fleet.Ask{Role: fleet.Single, Session: q.session, Strategy: p.strategy, Weights: p.weights, Exclude: index.All(index.Pods)}
 	ask.Whole = true // a policy does not see the answer
+	ask.Hash, ask.HasHash = q.key.hash, q.key.from != keyNone
+	ask.VirtualNodes, ask.LoadFactor = config.DefaultVirtualNodes, config.DefaultLoadFactor
 	for i, u := range pool {
 		if u.Available() && !q.tried[u.Dial] {
 			ask.Exclude.Clear(int(refs[i].Slot))

@@ -29,6 +29,7 @@ type policyRequest struct {
 	chain   chain.Chain
 	prompt  bool
 	session uint64
+	key     routingKey
 	body    []byte
 	whole   bool // body is the whole body
 	tried   map[string]bool
@@ -64,7 +65,10 @@ func (p *Policy) requestOf(r *http.Request) *policyRequest {
 			q.chain.Reset(p.chain, q.request.Seed, q.request.Text)
 		}
 	}
-	q.session = sessionHash(sessionHeader(r.Header), q.request.Session)
+	var headers routingHeaders
+	headers.session, headers.from = sessionHeader(r.Header)
+	session := sessionOf(headers, &q.request)
+	q.session, q.key = session.hash, keyFor(p.strategy, session, &q.request)
 	return q
 }
 

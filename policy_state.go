@@ -11,6 +11,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 
+	"github.com/calinix/caddy-calinix/config"
 	"github.com/calinix/caddy-calinix/fleet"
 	"github.com/calinix/caddy-calinix/index"
 )
@@ -35,6 +36,7 @@ func newPolicyState(o index.Options, s fleet.Sessions, podBlocks int) *policySta
 		stop:   stop,
 		pods:   map[string]fleet.Ref{},
 	}
+	st.fleet.SetRings(config.DefaultVirtualNodes)
 	go st.age(ctx)
 	return st
 }

@@ -112,21 +112,27 @@ func (x *exchange) enroute(kind outcome.Leg, lease *fleet.Lease) {
 	switch kind {
 	case outcome.Single:
 		x.route.target = id
-		x.route.hit, x.route.depth = lease.Depth > 0, lease.Depth
+		x.route.decided(lease)
 	case outcome.Decode:
 		x.route.decode = id
 		if x.route.prefill == "" {
-			x.route.hit, x.route.depth = lease.Depth > 0, lease.Depth
+			x.route.decided(lease)
 		}
 	case outcome.Prefill:
 		x.route.prefill = id
-		x.route.hit, x.route.depth = lease.Depth > 0, lease.Depth
+		x.route.decided(lease)
 	}
 	x.route.set(x.r.Header)
 	if x.h.showHeaders {
 		x.route.set(x.w.Header())
 	}
 	x.placeholders()
+}
+
+// decided takes over what the headers say of a decision.
+func (rt *route) decided(l *fleet.Lease) {
+	rt.hit, rt.depth = l.Depth > 0, l.Depth
+	rt.policy = l.Strategy.String()
 }
 
 // spare is the pod that takes the request over if the present one fails. It is

@@ -23,6 +23,7 @@ type settings struct {
 	capacity int  // blocks that the index keeps of a pod, 0 for any number
 	sessions fleet.Sessions
 	chain    chain.Options
+	rings    []int // virtual nodes of the rings that handlers look keys up on
 	logger   *zap.Logger
 	emit     func(event string, data map[string]any) // to Caddy's event handlers
 }
@@ -49,6 +50,7 @@ func (h *Handler) settings() settings {
 		indexed:  h.indexed,
 		sessions: fleet.Sessions{TTL: time.Duration(*e.Sessions.IdleTTL), Max: *e.Sessions.Max},
 		chain:    h.chain,
+		rings:    []int{h.virtualNodes},
 		logger:   h.logger,
 		emit:     h.emit,
 	}

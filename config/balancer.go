@@ -13,8 +13,8 @@ type Balancer struct {
 	// then agree. 1 to 128 visible ASCII characters. Default: "default".
 	Name string `json:"name,omitempty" yaml:"gateway.name"`
 
-	// How a pod is chosen: cacheAware, expectedTTFT, leastLoaded, roundRobin or
-	// random.
+	// How a pod is chosen: cacheAware, expectedTTFT, sessionAffinity, prefix,
+	// leastLoaded, roundRobin, random or powerOfTwo.
 	// Default: cacheAware.
 	Strategy string `json:"strategy,omitempty" yaml:"gateway.strategy"`
 
@@ -71,6 +71,9 @@ type Balancer struct {
 	// The constants of the strategy expectedTTFT. Its defaults suit every engine;
 	// they are for experiments.
 	ExpectedTTFT *ExpectedTTFT `json:"expected_ttft,omitempty" yaml:"expectedTTFT"`
+
+	// The ring of hashes of the strategies sessionAffinity and prefix.
+	Hashing *Hashing `json:"hashing,omitempty" yaml:"hashing"`
 
 	// Reading the metrics of the engines.
 	EngineMetrics *EngineMetrics `json:"engine_metrics,omitempty" yaml:"engineMetrics"`
@@ -205,6 +208,18 @@ type ExpectedTTFT struct {
 	// The time constant with which requests for a prefix are forgotten.
 	// Default: 20s.
 	Tau *Duration `json:"tau,omitempty" yaml:"tauMs"`
+}
+
+// Hashing describes the ring of hashes on which sessionAffinity and prefix look
+// their keys up.
+type Hashing struct {
+	// How many times the mean number of requests a pod may have before it passes
+	// a key on to the next one on the ring, at least 1. Default: 1.25.
+	LoadFactor *float64 `json:"load_factor,omitempty" yaml:"loadFactor"`
+
+	// How many places a pod has on the ring. More spread the keys more evenly.
+	// Default: 160.
+	VirtualNodes *int `json:"virtual_nodes,omitempty" yaml:"virtualNodes"`
 }
 
 // EngineMetrics says whether and how the metrics of engines are read.

@@ -40,6 +40,9 @@ const (
 	DefaultReplicas    = 2
 	DefaultTau         = Duration(20 * time.Second)
 
+	DefaultLoadFactor   = 1.25
+	DefaultVirtualNodes = 160
+
 	// DefaultPodTokens is the size of a pod's KV cache where none is known.
 	DefaultPodTokens = 460_800
 
@@ -89,6 +92,7 @@ func (b *Balancer) Defaults() *Balancer {
 	e.CacheRegistry = e.CacheRegistry.defaults()
 	e.Sessions = e.Sessions.defaults()
 	e.ExpectedTTFT = e.ExpectedTTFT.defaults()
+	e.Hashing = e.Hashing.defaults()
 	e.EngineMetrics = e.EngineMetrics.defaults()
 	if b.Single != nil {
 		e.Single = &Single{Pods: effectivePods(b.Single.Pods)}
@@ -167,6 +171,13 @@ func (x *ExpectedTTFT) defaults() *ExpectedTTFT {
 	fill(&e.Eta, DefaultEta)
 	fill(&e.Replicas, DefaultReplicas)
 	fill(&e.Tau, DefaultTau)
+	return e
+}
+
+func (h *Hashing) defaults() *Hashing {
+	e := orEmpty(h)
+	fill(&e.LoadFactor, DefaultLoadFactor)
+	fill(&e.VirtualNodes, DefaultVirtualNodes)
 	return e
 }
 

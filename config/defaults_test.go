@@ -29,7 +29,7 @@ upstreams:
 		`"health":{"endpoint":"/health","interval":2000000000,"timeout":500000000,"healthy_threshold":2,"unhealthy_threshold":3,"passive":{"failures":0,"window":10000000000}},` +
 		`"cache_registry":{"enabled":true,"max_pods":256,"shards_count":256,"stale_ttl":0,"max_blocks":1000000,"blocks_per_pod":0},` +
 		`"sessions":{"idle_ttl":1800000000000,"max":100000},` +
-		`"expected_ttft":{"prefill_rate":2000,"gamma":0.5,"theta":0.01,"eta":0.7,"replicas":2,"tau":20000000000},"engine_metrics":{"enabled":false,"path":"/metrics","interval":2000000000},` +
+		`"expected_ttft":{"prefill_rate":2000,"gamma":0.5,"theta":0.01,"eta":0.7,"replicas":2,"tau":20000000000},"hashing":{"load_factor":1.25,"virtual_nodes":160},"engine_metrics":{"enabled":false,"path":"/metrics","interval":2000000000},` +
 		`"single":{"pods":[{"id":"a","url":"https://engine-a:443","draining":false,"node":"engine-a"}]},` +
 		`"dispatch":{"connector":"nixl","prefill_timeout":0,"on_prefill_failure":"fail","min_uncached_tokens":0,` +
 		`"prefill":{"pods":[{"id":"p","url":"http://[fe80::1]:8000","draining":false,"node":"rack-1"}]},` +
@@ -69,6 +69,7 @@ gateway:
 health: {endpoint: /up, intervalMs: 1, timeoutMs: 2, healthyThreshold: 3, unhealthyThreshold: 4, headers: {A: b}, passive: {failures: 5, windowMs: 6}}
 cacheRegistry: {enabled: false, maxPods: 9, shardsCount: 10, staleTtlMs: 11, maxBlocks: 12, blocksPerPod: -1}
 expectedTTFT: {prefillRate: 18, gamma: 0, theta: 0, eta: 0, replicas: 19, tauMs: 20}
+hashing: {loadFactor: 2, virtualNodes: 21}
 sessions: {idleTtlMs: 13, max: 14}
 engineMetrics: {enabled: false, path: /m, intervalMs: 15}
 upstreams:

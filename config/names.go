@@ -13,11 +13,11 @@ var (
 	strategies = []name{
 		{"cacheAware", "cache_aware"},
 		{"expectedTTFT", "expected_ttft"},
+		{"sessionAffinity", "session_affinity"},
+		{"prefix", "prefix"},
 		{"leastLoaded", "least_loaded"},
 		{"roundRobin", "round_robin"},
 		{"random", "random"},
-		{"sessionAffinity", "session_affinity"},
-		{"prefix", "prefix"},
 		{"powerOfTwo", "power_of_two"},
 	}
 	connectors = []name{

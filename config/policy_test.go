@@ -22,11 +22,11 @@ func TestValidatePolicy(t *testing.T) {
 		{
 			"faults, under the keys of a policy",
 			Balancer{
-				BlockSize: new(-1), Strategy: "prefix",
+				BlockSize: new(-1), Strategy: "cleverest",
 				Weights:       &RoleWeights{Single: &Weights{Cache: new(-1.0), Locality: new(1.0)}},
 				CacheRegistry: &CacheRegistry{MaxBlocks: new(0), StaleTTL: new(Duration(-1))},
 			},
-			`strategy: strategy "prefix" is not available in this version, want cacheAware, expectedTTFT, leastLoaded, roundRobin or random
+			`strategy "cleverest": unknown strategy, want cacheAware, expectedTTFT, sessionAffinity, prefix, leastLoaded, roundRobin, random or powerOfTwo
 block_size -1: too small, want at least 1
 weights.cache -1: too small, want at least 0
 stale_ttl -1ns: want no negative time

@@ -1,35 +1,26 @@
 package config
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // This file lists everything that has a name in the schema but is not built yet.
 // It is refused by that name; what gets built leaves this file.
 
-// Names of strategies and connectors, in the spelling of config.yaml.
-var (
-	unavailableStrategies = []string{"sessionAffinity", "prefix", "powerOfTwo"}
-	unavailableConnectors = []string{"nixlPush", "mooncake", "sglang", "p2pnccl", "trtllm", "sharedStorage"}
-)
+// Names of connectors, in the spelling of config.yaml.
+var unavailableConnectors = []string{"nixlPush", "mooncake", "sglang", "p2pnccl", "trtllm", "sharedStorage"}
 
-// Keys that have no place in the structs yet, in both spellings.
-var (
-	unavailableSections = []string{"hashing"}
-	unavailablePodKeys  = []string{"models", "bootstrapPort", "bootstrap_port"}
-)
+// Keys of a pod that have no place in the structs yet, in both spellings.
+var unavailablePodKeys = []string{"models", "bootstrapPort", "bootstrap_port"}
 
 // unavailable is what every refusal of this file says.
 const unavailable = "not available in this version"
 
-// UnavailableKey tells whether key, in the section at the given path ("" is the
-// balancer, a pod's ends in "]"), is one of a later version.
+// UnavailableKey tells whether key, in the section at the given path (a pod's ends
+// in "]"), is one of a later version.
 func UnavailableKey(path, key string) bool {
-	switch {
-	case path == "":
-		return slices.Contains(unavailableSections, key)
-	case path[len(path)-1] == ']':
-		return slices.Contains(unavailablePodKeys, key)
-	}
-	return false
+	return strings.HasSuffix(path, "]") && slices.Contains(unavailablePodKeys, key)
 }
 
 // unavailable refuses values of known keys for which there is no code yet.

@@ -15,7 +15,9 @@ const (
 	maxTokens = 1 << 20
 	maxBytes  = 1 << 50
 	maxWeight = 1000
-	maxName   = 128 // bytes of a name or id
+	// A ring of 256 pods then has a million points.
+	maxVirtualNodes = 1000
+	maxName         = 128 // bytes of a name or id
 )
 
 // Validate checks everything that was said and returns all that is wrong with it
@@ -58,7 +60,7 @@ func (c *checker) add(path string, value any, format string, args ...any) {
 
 func (c *checker) gateway(b *Balancer) {
 	c.visible("name", b.Name)
-	c.choice("strategy", b.Strategy, "strategy", strategies, unavailableStrategies)
+	c.choice("strategy", b.Strategy, "strategy", strategies, nil)
 	c.choice("tie_break", b.TieBreak, "tie break", tieBreaks, nil)
 	c.choice("mode", b.Mode, "mode", modes, nil)
 	between(c, "block_size", b.BlockSize, 1, maxTokens)
@@ -129,6 +131,10 @@ func (c *checker) registry(b *Balancer) {
 		between(c, "expected_ttft.eta", x.Eta, 0, 1)
 		between(c, "expected_ttft.replicas", x.Replicas, 0.1, maxCount)
 		c.positive("expected_ttft.tau", x.Tau)
+	}
+	if h := b.Hashing; h != nil {
+		between(c, "hashing.load_factor", h.LoadFactor, 1, maxWeight)
+		between(c, "hashing.virtual_nodes", h.VirtualNodes, 1, maxVirtualNodes)
 	}
 	if s := b.Sessions; s != nil {
 		c.positive("sessions.idle_ttl", s.IdleTTL)
