@@ -168,6 +168,7 @@ func (f *Fleet) apply(desired []Pod) (diff Diff, gone removed, err error) {
 		f.describe(uint8(slot), uint8(i), p)
 	}
 	f.place()
+	f.nameModels()
 	return diff, gone, nil
 }
 
@@ -196,7 +197,7 @@ func (f *Fleet) match(desired []Pod) (at []int, kept index.Bitmap) {
 // add makes p live in the slot, new to the fleet.
 func (f *Fleet) add(slot uint8, p *Pod) {
 	s := &f.slots[slot]
-	s.life, s.drained = live, undecided
+	s.life, s.drained, s.learned = live, undecided, nil
 	f.view.ID[slot] = selection.IDHash(p.ID)
 	if f.view.Inflight(slot) == 0 {
 		f.view.ClearQueue(slot)

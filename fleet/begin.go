@@ -13,6 +13,8 @@ import (
 type Ask struct {
 	// Role is what the pod has to serve.
 	Role Role
+	// Model is the name that engines have for the model; empty: any pod will do.
+	Model []byte
 	// Chain is that of the prompt; nil or empty: there is no prompt, and caches
 	// play no part. It must stay as it is until the lease has ended
 	// or its first byte has come.
@@ -81,7 +83,7 @@ func (f *Fleet) Begin(now time.Time, a *Ask, l *Lease) error {
 	prompt := a.Chain != nil && a.Chain.Extend(1) > 0
 	for {
 		f.mu.Lock()
-		s := f.state(a.Role, &a.Exclude)
+		s := f.state(a)
 		reuse := f.reuse
 		f.mu.Unlock()
 		usable := selection.Usable(&s)
@@ -139,7 +141,7 @@ func (w *work) fill(now time.Time, x *index.Index, a *Ask, prompt bool, pods ind
 
 // pick filters, scores and picks. Guarded by mu.
 func (f *Fleet) pick(now time.Time, a *Ask, w *work) (slot uint8, err error) {
-	s := f.state(a.Role, &a.Exclude)
+	s := f.state(a)
 	c := f.candidates(&s, a)
 	if c.Empty() {
 		return 0, refusal(&s, a.Role)
@@ -201,9 +203,11 @@ func (f *Fleet) has(ref Ref) bool {
 
 // refusal says why there are no candidates.
 func refusal(s *selection.State, role Role) error {
-	up := s.Role.And(s.Up).AndNot(s.Draining)
+	up := s.Role.And(s.Up).AndNot(s.Other).AndNot(s.Draining)
 	cause := ErrNoneUp
 	switch {
+	case !s.Role.Empty() && s.Role.AndNot(s.Other).Empty():
+		cause = ErrNoModel
 	case !selection.Usable(s).Empty():
 		cause = ErrAllFull
 	case !up.Empty():

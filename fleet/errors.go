@@ -11,12 +11,14 @@ var (
 	ErrAllFull = errors.New("at maxConns")
 	// ErrNoneLeft: pods of the role are up, but all were excluded.
 	ErrNoneLeft = errors.New("tried already")
+	// ErrNoModel: there are pods of the role, but none serves the model.
+	ErrNoModel = errors.New("of other models")
 )
 
 // UnavailableError says why no pod of a role could be picked.
 type UnavailableError struct {
 	Role  Role
-	Cause error // ErrNoneUp, ErrAllFull or ErrNoneLeft
+	Cause error // ErrNoneUp, ErrAllFull, ErrNoneLeft or ErrNoModel
 }
 
 // Error names the role and the cause.
@@ -24,6 +26,8 @@ func (e *UnavailableError) Error() string {
 	switch e.Cause {
 	case ErrAllFull:
 		return "every " + e.Role.String() + " pod that is up is at its maxConns"
+	case ErrNoModel:
+		return "no " + e.Role.String() + " pod serves this model"
 	case ErrNoneLeft:
 		return "no further " + e.Role.String() + " pod is up"
 	default:
@@ -38,7 +42,7 @@ func (e *UnavailableError) Unwrap() error { return e.Cause }
 // cost nothing.
 var unavailable = func() map[error]*[Roles]UnavailableError {
 	all := map[error]*[Roles]UnavailableError{}
-	for _, cause := range []error{ErrNoneUp, ErrAllFull, ErrNoneLeft} {
+	for _, cause := range []error{ErrNoneUp, ErrAllFull, ErrNoneLeft, ErrNoModel} {
 		all[cause] = &[Roles]UnavailableError{}
 		for r := range Role(Roles) {
 			all[cause][r] = UnavailableError{r, cause}

@@ -57,7 +57,7 @@ func (f *Fleet) Explain(now time.Time, a *Ask) (all []Candidate, picked int) {
 		}
 	}
 	f.complete(now, a, w, &draws)
-	s := f.state(a.Role, &a.Exclude)
+	s := f.state(a)
 	c := f.candidates(&s, a)
 	selection.Fall(&f.view, &c, &w.request)
 	top := selection.Score(&f.view, &c, &w.request)

@@ -38,6 +38,7 @@ type Fleet struct {
 	slots    [selection.Slots]slot
 	byID     map[string]uint8 // live pods
 	sessions sessions
+	models   models
 	// reuse counts the pods that were put into slots. While it stays, what was
 	// learnt of a slot outside the lock is true of the pod that is there.
 	reuse uint64
@@ -60,6 +61,8 @@ type slot struct {
 	// memory numbers what the pod can remember: it rises when the pod goes or
 	// loses its cache, and sessions that it served before are forgotten.
 	memory uint32
+	// learned are the models that the pod has said it serves.
+	learned []string
 }
 
 // life is what a slot is in the middle of.
@@ -182,9 +185,10 @@ func (f *Fleet) clock(now time.Time) int64 {
 
 // state returns the pods of the role by what decides whether they may be
 // picked. Guarded by mu.
-func (f *Fleet) state(role Role, exclude *index.Bitmap) selection.State {
+func (f *Fleet) state(a *Ask) selection.State {
 	return selection.State{
-		Role: f.role[role], Up: f.up, Draining: f.draining, Full: f.view.Full, Excluded: *exclude,
+		Role: f.role[a.Role], Other: f.models.others(a.Model), Up: f.up, Draining: f.draining,
+		Full: f.view.Full, Excluded: a.Exclude,
 	}
 }
 

@@ -1,6 +1,10 @@
 package fleet
 
-import "net/url"
+import (
+	"net/url"
+
+	"github.com/calinix/caddy-calinix/selection"
+)
 
 // Pod is one engine as the configuration or a discovery wants it.
 type Pod struct {
@@ -15,6 +19,14 @@ type Pod struct {
 	// MaxConns is how many legs the pod may have at a time, if Limited.
 	MaxConns int
 	Limited  bool
+	// Models are the names of the models that the pod serves, adapters included;
+	// none: any, unless the pod itself is asked (SetModels).
+	Models []string
+	// Strategy is how requests for these models are to be routed where nothing
+	// else says so, if HasStrategy. Of several pods with one model the first
+	// counts.
+	Strategy    selection.Strategy
+	HasStrategy bool
 	// Node and Zone say where the pod runs. An empty Node means the host of the
 	// URL; an empty Zone is near to no other.
 	Node, Zone string

@@ -25,6 +25,12 @@ type Status struct {
 	// Blocks is how many blocks the index lists for the pod.
 	Blocks     int
 	Node, Zone string
+	// Models are the names of the models that the pod serves, none for any;
+	// Declared says that the configuration has named them.
+	Models   []string
+	Declared bool
+	// Data is that of the Pod.
+	Data any
 }
 
 // Snapshot returns the pods in the order of the configuration, all as of the
@@ -39,6 +45,7 @@ func (f *Fleet) Snapshot() []Status {
 			Up: f.up.Has(int(slot)), Draining: f.draining.Has(int(slot)), StartsDown: s.pod.Down,
 			Inflight: int(f.view.Inflight(slot)), MaxConns: s.pod.MaxConns, Limited: s.pod.Limited,
 			Node: s.pod.Node, Zone: s.pod.Zone, Backlog: f.view.Backlog(slot),
+			Models: s.served(), Declared: len(s.pod.Models) > 0, Data: s.pod.Data,
 		}
 		for r, n := range s.running {
 			st.Running[r] = int(n)

@@ -273,10 +273,10 @@ func TestFilter(t *testing.T) {
 			w := rapid.Uint64().Draw(t, name)
 			return index.Bitmap{w, w << 1, w >> 1, ^w}
 		}
-		s := State{set("role"), set("up"), set("draining"), set("full"), set("excluded")}
+		s := State{set("role"), set("other"), set("up"), set("draining"), set("full"), set("excluded")}
 		c, u := Filter(&s), Usable(&s)
 		for p := range Slots {
-			usable := s.Role.Has(p) && s.Up.Has(p) && !s.Draining.Has(p) && !s.Excluded.Has(p)
+			usable := s.Role.Has(p) && !s.Other.Has(p) && s.Up.Has(p) && !s.Draining.Has(p) && !s.Excluded.Has(p)
 			if u.Has(p) != usable {
 				t.Fatalf("pod %d usable %v, want %v", p, u.Has(p), usable)
 			}

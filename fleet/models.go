@@ -1,0 +1,115 @@
+package fleet
+
+import (
+	"slices"
+
+	"github.com/calinix/caddy-calinix/index"
+	"github.com/calinix/caddy-calinix/selection"
+)
+
+// models says which pods serve which models. Guarded by Fleet.mu.
+type models struct {
+	byName map[string]*modelPods
+	any    index.Bitmap // live pods that name no models: they take any
+}
+
+// modelPods are the pods that name a model.
+type modelPods struct {
+	pods index.Bitmap // live pods that name it
+	// strategy is the one that the first of these pods asks for, if has.
+	strategy selection.Strategy
+	has      bool
+}
+
+// Service is what is known of a model.
+type Service struct {
+	// Roles are those in which some pod serves the model, up or not. No pod does
+	// if there are none.
+	Roles RoleSet
+	// Strategy is the one that the model's pods ask for, if HasStrategy.
+	Strategy    selection.Strategy
+	HasStrategy bool
+}
+
+// Serves returns what is known of a model, by the name that engines have for it.
+// Where no pod names its models every pod serves every model.
+func (f *Fleet) Serves(name []byte) Service {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	other := f.models.others(name)
+	var s Service
+	for r := range f.role {
+		if !f.role[r].AndNot(other).Empty() {
+			s.Roles = s.Roles.With(Role(r))
+		}
+	}
+	if m := f.models.byName[string(name)]; m != nil {
+		s.Strategy, s.HasStrategy = m.strategy, m.has
+	}
+	return s
+}
+
+// NamesModels says whether any pod names its models.
+func (f *Fleet) NamesModels() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.models.byName) > 0
+}
+
+// SetModels notes which models the pod has said it serves. They count if the
+// configuration names none for it. It does nothing if the pod is gone.
+func (f *Fleet) SetModels(ref Ref, names []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := &f.slots[ref.Slot]
+	if s.life != live || s.gen != ref.Gen || slices.Equal(s.learned, names) {
+		return
+	}
+	s.learned = slices.Clone(names)
+	f.nameModels()
+}
+
+// served returns the names of the models that the pod serves, none for any.
+func (s *slot) served() []string {
+	if len(s.pod.Models) > 0 {
+		return s.pod.Models
+	}
+	return s.learned
+}
+
+// nameModels finds out anew which pods serve which models. Guarded by mu.
+func (f *Fleet) nameModels() {
+	m := models{byName: map[string]*modelPods{}}
+	for _, slot := range f.ranked() {
+		s := &f.slots[slot]
+		names := s.served()
+		if len(names) == 0 {
+			m.any.Set(int(slot))
+		}
+		for _, name := range names {
+			one := m.byName[name]
+			if one == nil {
+				one = &modelPods{}
+				m.byName[name] = one
+			}
+			one.pods.Set(int(slot))
+			if !one.has {
+				one.strategy, one.has = s.pod.Strategy, s.pod.HasStrategy
+			}
+		}
+	}
+	f.models = m
+}
+
+// others returns the pods that do not serve the model; none without a name, or if
+// no pod names its models.
+func (m *models) others(name []byte) index.Bitmap {
+	if len(name) == 0 || len(m.byName) == 0 {
+		return index.Bitmap{}
+	}
+	serving := m.any
+	if one := m.byName[string(name)]; one != nil {
+		serving = serving.Or(one.pods)
+	}
+	return index.All(index.Pods).AndNot(serving)
+}
