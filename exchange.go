@@ -31,7 +31,8 @@ type exchange struct {
 	work    *work // pooled; nil once released
 	route   route
 	rules   *rules
-	session uint64 // hash of the session key, 0 without one
+	told    routingHeaders // what the client's headers say
+	session uint64         // hash of the session key, 0 without one
 	key     routingKey
 	// encoding is the client's Content-Encoding of body.raw, if that was undone
 	// and may yet be needed.
@@ -69,12 +70,9 @@ func (w *work) putBack() {
 // prepare reads the request: routing headers, body, prompt. It is stage one of
 // four; nothing has been asked of the fleet when it returns.
 func (x *exchange) prepare() *apiError {
-	headers, refused := takeRoutingHeaders(x.r.Header)
-	x.route.requestID = headers.requestID
-	if refused != nil {
+	if refused := x.takeHeaders(); refused != nil {
 		return refused
 	}
-	x.route.mode = x.h.modeFor(headers.mode)
 	// net/http has answered 100 at the first read of the body; a copy of the
 	// header would make the pod send a second one.
 	x.r.Header.Del("Expect")
@@ -84,11 +82,29 @@ func (x *exchange) prepare() *apiError {
 	}
 	stripRoutingHeaders(x.r.Trailer)
 	x.body, x.read = b, x.h.now()
+	x.understand()
+	return nil
+}
+
+// takeHeaders reads and removes what the client says about its routing.
+func (x *exchange) takeHeaders() *apiError {
+	headers, refused := takeRoutingHeaders(x.r.Header)
+	x.told = headers
+	x.route.requestID = headers.requestID
+	if refused != nil {
+		return refused
+	}
+	x.route.mode = x.h.modeFor(headers.mode)
+	return nil
+}
+
+// understand finds in the body what the decision needs.
+func (x *exchange) understand() {
 	x.work = works.Get().(*work)
 	req := &x.work.request
-	req.Parse(prompt.APIOf(x.r.Method, x.r.URL.Path), b.decoded)
+	req.Parse(prompt.APIOf(x.r.Method, x.r.URL.Path), x.body.decoded)
 	x.rules = x.h.rules
-	session := sessionOf(headers, req)
+	session := sessionOf(x.told, req)
 	x.session = session.hash
 	x.key = keyFor(x.rules.strategy, session, req)
 	if req.OK {
@@ -97,7 +113,17 @@ func (x *exchange) prepare() *apiError {
 	}
 	x.route.namespace = cacheNamespace(req.Model, x.h.chain.BlockSize)
 	x.route.policy = x.rules.strategy.String()
-	return nil
+}
+
+// choose takes a lease on the pod for the first leg of the request.
+func (x *exchange) choose(role fleet.Role) (*fleet.Lease, error) {
+	ask := x.ask(role, index.Bitmap{})
+	lease, err := x.begin(x.h.now(), &ask)
+	if err != nil {
+		return nil, err
+	}
+	x.decided(lease)
+	return lease, nil
 }
 
 // bodyError turns a failed read of the body into an answer.

@@ -20,13 +20,11 @@ import (
 func (x *exchange) serve(kind outcome.Leg, role fleet.Role, payload []byte, lease *fleet.Lease) {
 	var tried index.Bitmap
 	if lease == nil {
-		ask := x.ask(role, tried)
 		var err error
-		if lease, err = x.begin(x.h.now(), &ask); err != nil {
+		if lease, err = x.choose(role); err != nil {
 			x.refuse(kind, outcome.NoPod, noPod(err))
 			return
 		}
-		x.decided(lease)
 	}
 	for try := 0; ; try++ {
 		if x.gone() {

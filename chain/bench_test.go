@@ -2,88 +2,17 @@ package chain
 
 import (
 	"fmt"
-	"slices"
 	"testing"
-	"time"
-)
 
-// yardstick is what times are compared with, to be free of the machine: one
-// plain pass of FNV-1a over the text.
-func yardstick(text []byte) uint64 {
-	h := uint64(fnvOffset)
-	for _, b := range text {
-		h ^= uint64(b)
-		h *= 1099511628211
-	}
-	return h
-}
+	"github.com/calinix/caddy-calinix/internal/bench/yard"
+)
 
 // sink keeps results alive.
 var sink uint64
 
-// measure runs f over the texts in turn, in batches of some 25 µs, each beside a
-// batch of the yardstick over the same texts. It reports the median, the lower
-// decile and the 99th percentile of f's batches in ns an operation, and as Y the
-// ratio of the lower deciles of both.
 func measure(b *testing.B, texts [][]byte, f func(text []byte)) {
 	b.Helper()
-	const most = 1 << 14
-	batch := 1 + 25_000/len(texts[0])
-	fast, slow := make([]float64, 0, most), make([]float64, 0, most)
-	for _, text := range texts {
-		f(text) // grow what is kept
-	}
-	b.ReportAllocs()
-	next := 0
-	for b.Loop() {
-		from := next
-		t0 := time.Now()
-		for i := range batch {
-			sink += yardstick(texts[(from+i)%len(texts)])
-		}
-		t1 := time.Now()
-		for range batch {
-			f(texts[next%len(texts)])
-			next++
-		}
-		t2 := time.Now()
-		if len(fast) < most {
-			slow = append(slow, float64(t1.Sub(t0).Nanoseconds())/float64(batch))
-			fast = append(fast, float64(t2.Sub(t1).Nanoseconds())/float64(batch))
-		}
-	}
-	slices.Sort(fast)
-	slices.Sort(slow)
-	n := len(fast)
-	b.ReportMetric(fast[n/2], "ns/op")
-	b.ReportMetric(fast[n/10], "p10-ns")
-	b.ReportMetric(fast[n*99/100], "p99-ns")
-	b.ReportMetric(fast[n/10]/slow[n/10], "Y")
-}
-
-// BenchmarkYardstick compares the yardstick with a chain of dependent xors and
-// multiplications over registers. Outside 0.95 to 1.15 the run is void.
-func BenchmarkYardstick(b *testing.B) {
-	text := texts(kinds[0], 1, 64<<10)[0]
-	var pass, chain []float64
-	for b.Loop() {
-		t0 := time.Now()
-		sink += yardstick(text)
-		t1 := time.Now()
-		h := uint64(fnvOffset)
-		for i := range len(text) {
-			h = (h ^ uint64(i)) * fnvPrime
-		}
-		sink += h
-		t2 := time.Now()
-		pass = append(pass, float64(t1.Sub(t0).Nanoseconds())/float64(len(text)))
-		chain = append(chain, float64(t2.Sub(t1).Nanoseconds())/float64(len(text)))
-	}
-	slices.Sort(pass)
-	slices.Sort(chain)
-	n := len(pass)
-	b.ReportMetric(pass[n/10], "ns/byte")
-	b.ReportMetric(pass[n/10]/chain[n/10], "ratio")
+	yard.Measure(b, yard.Work{Texts: texts, Run: func(i int) { f(texts[i%len(texts)]) }})
 }
 
 // BenchmarkComplete is the whole chain of ordinary text.

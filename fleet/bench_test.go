@@ -2,18 +2,16 @@ package fleet
 
 import (
 	"fmt"
-	"slices"
 	"testing"
-	"time"
 
+	"github.com/calinix/caddy-calinix/internal/bench/yard"
 	"github.com/calinix/caddy-calinix/outcome"
 	"github.com/calinix/caddy-calinix/selection"
 )
 
 // BenchmarkBegin is Begin and End of one leg, without a prompt (filter, score,
 // pick, reserve, release) and with one of 64 that are cached on a pod each (the
-// index asked and told besides). p10-ns is the time of one leg in the fastest
-// tenth of the batches, which other work on the machine disturbs least.
+// index asked and told besides).
 func BenchmarkBegin(b *testing.B) {
 	for _, prompt := range []int{0, 32, 256} {
 		for _, pods := range []int{16, 256} {
@@ -34,22 +32,14 @@ func BenchmarkBegin(b *testing.B) {
 					asks[i].Session = uint64(1 + i)
 				}
 				var l Lease
-				var batches []float64
-				b.ReportAllocs()
-				for b.Loop() {
-					start := time.Now()
-					for _, a := range asks {
-						if err := f.Begin(epoch, a, &l); err != nil {
-							b.Fatal(err)
-						}
-						l.Start()
-						l.FirstByte(epoch)
-						l.End(epoch, outcome.Answered)
+				yard.Measure(b, yard.Work{Run: func(i int) {
+					if err := f.Begin(epoch, asks[i%len(asks)], &l); err != nil {
+						b.Fatal(err)
 					}
-					batches = append(batches, float64(time.Since(start))/float64(len(asks)))
-				}
-				slices.Sort(batches)
-				b.ReportMetric(batches[len(batches)/10], "p10-ns")
+					l.Start()
+					l.FirstByte(epoch)
+					l.End(epoch, outcome.Answered)
+				}})
 			})
 		}
 	}

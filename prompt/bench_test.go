@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"github.com/calinix/caddy-calinix/internal/bench/yard"
 )
 
 var benchWords = strings.Fields(`the of and to in a is that for it was on are as with his they at be this from have
@@ -137,22 +139,18 @@ func BenchmarkParse(b *testing.B) {
 	for _, bench := range benches {
 		b.Run(bench.name, func(b *testing.B) {
 			rng := rand.New(rand.NewPCG(1, 2))
-			var total int64
 			bodies := make([][]byte, bench.n)
 			for i := range bodies {
 				bodies[i] = bench.make(rng)
-				total += int64(len(bodies[i]))
 			}
 			var r Request
 			r.Parse(bench.api, bodies[0])
-			b.SetBytes(total / int64(len(bodies)))
-			b.ReportAllocs()
-			for i := 0; b.Loop(); i++ {
+			yard.Measure(b, yard.Work{Texts: bodies, Run: func(i int) {
 				r.Parse(bench.api, bodies[i%len(bodies)])
 				if !r.JSON {
 					b.Fatal("not JSON")
 				}
-			}
+			}})
 		})
 	}
 }

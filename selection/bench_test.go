@@ -3,17 +3,14 @@ package selection
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"testing"
-	"time"
 
 	"github.com/calinix/caddy-calinix/index"
+	"github.com/calinix/caddy-calinix/internal/bench/yard"
 )
 
-// BenchmarkSelect is Filter, Score and Pick for 64 requests. Each meets another
-// fleet, so that no branch is learnt by heart; p10-ns is the time of one request
-// in the fastest tenth of the runs, which other work on the machine disturbs
-// least.
+// BenchmarkSelect is Filter, Score and Pick for one request. Each meets another
+// fleet, so that no branch is learnt by heart.
 func BenchmarkSelect(b *testing.B) {
 	type fleet struct {
 		v View
@@ -69,22 +66,14 @@ func BenchmarkSelect(b *testing.B) {
 						}
 					}
 				}
-				b.ReportAllocs()
-				var batches []float64
-				for b.Loop() {
-					start := time.Now()
-					for i := range fleets {
-						f := &fleets[i]
-						c := Filter(&f.s)
-						top := Score(&f.v, &c, &f.r)
-						if Pick(&f.v, &top, &f.r) < 0 {
-							b.Fatal("nothing picked")
-						}
+				yard.Measure(b, yard.Work{Run: func(i int) {
+					f := &fleets[i%len(fleets)]
+					c := Filter(&f.s)
+					top := Score(&f.v, &c, &f.r)
+					if Pick(&f.v, &top, &f.r) < 0 {
+						b.Fatal("nothing picked")
 					}
-					batches = append(batches, float64(time.Since(start))/float64(len(fleets)))
-				}
-				slices.Sort(batches)
-				b.ReportMetric(batches[len(batches)/10], "p10-ns")
+				}})
 			})
 		}
 	}
