@@ -32,11 +32,15 @@ func (m *bodyMemory) take(n, limit int64) bool {
 
 func (m *bodyMemory) give(n int64) { m.used.Add(-n) }
 
+// fits reports whether n bytes are to be had now, without taking them.
+func (m *bodyMemory) fits(n, limit int64) bool { return m.used.Load()+n <= limit }
+
 // body is a request's body, held whole: the prompt is read from it, and every
 // leg and repeat sends it again from the start.
 type body struct {
 	raw     []byte // as the client sent it
 	decoded []byte // raw after its Content-Encoding was undone; raw itself without one; nil if it cannot be
+	coded   error  // why it cannot be; nil if it was
 	memory  *bodyMemory
 	held    int64 // bytes reserved of memory
 }
@@ -60,12 +64,14 @@ type bodyLimits struct {
 const (
 	firstRead  = 4 << 10 // buffer of a body whose length is not announced
 	leastGrow  = 64      // of such a buffer, when memory runs short
-	trustedLen = 1 << 20 // an announced length up to this is allocated at once, beyond as it arrives
+	trustedLen = 1 << 20 // an announced length up to this is reserved and allocated at once, beyond as it arrives
 )
 
-// readBody reads r's body whole. The memory is reserved by Content-Length, else
-// as the body is read. Errors: errBodyTooLarge, errBodyMemory, or what reading
-// from the client gave.
+// readBody reads r's body whole. The memory is reserved by Content-Length as far
+// as trustedLen, beyond that, and without one, as the body is read: a few clients
+// that announce much and send little must not keep all others out. What is
+// announced and would not fit now is refused at once. Errors: errBodyTooLarge,
+// errBodyMemory, or what reading from the client gave.
 func readBody(r *http.Request, m *bodyMemory, lim bodyLimits) (*body, error) {
 	b := &body{memory: m}
 	if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 || r.Method == http.MethodConnect {
@@ -74,7 +80,10 @@ func readBody(r *http.Request, m *bodyMemory, lim bodyLimits) (*body, error) {
 	if r.ContentLength > lim.maxBytes {
 		return nil, errBodyTooLarge
 	}
-	if err := b.reserve(max(r.ContentLength, 0), lim); err != nil {
+	if !m.fits(r.ContentLength, lim.memory) {
+		return nil, errBodyMemory
+	}
+	if err := b.reserve(min(max(r.ContentLength, 0), trustedLen), lim); err != nil {
 		return nil, err
 	}
 	raw, err := b.readAll(r.Body, r.ContentLength, lim)
@@ -83,7 +92,7 @@ func readBody(r *http.Request, m *bodyMemory, lim bodyLimits) (*body, error) {
 		return nil, err
 	}
 	b.raw = raw
-	b.decoded, err = b.decode(r.Context(), r.Header, lim)
+	b.decoded, b.coded, err = b.decode(r.Context(), r.Header, lim)
 	if err != nil {
 		b.release()
 		return nil, err
@@ -123,9 +132,9 @@ func (b *body) shrink(n int64) {
 	}
 }
 
-// readAll reads src to its end into one slice. length is the announced one, -1
-// if unknown; then memory is reserved as the buffer grows, and what was too
-// much is given back in the end.
+// readAll reads src to its end into one slice. length is the announced one, of
+// which trustedLen are reserved, -1 if unknown. Memory is reserved as the buffer
+// grows; what was too much is given back in the end.
 func (b *body) readAll(src io.Reader, length int64, lim bodyLimits) (_ []byte, err error) {
 	base := int64(0) // reserved for other bytes of this body
 	size := min(length, trustedLen)
@@ -168,7 +177,8 @@ func (b *body) readAll(src io.Reader, length int64, lim bodyLimits) (_ []byte, e
 // size, and returns its new size.
 func (b *body) grown(n, length, base int64, lim bodyLimits) (int64, error) {
 	if length >= 0 {
-		return min(2*n, length), nil // reserved already
+		size := min(2*n, length)
+		return size, b.reserve(size, lim)
 	}
 	return b.reserveUpTo(min(2*n, lim.maxBytes+1), n, base, lim)
 }

@@ -20,34 +20,34 @@ import (
 )
 
 // decode undoes the Content-Encoding, so that a compressed prompt is routed
-// like the plain one. What cannot be decoded is not an error of ours: the pod
-// gets the client's bytes and answers for itself. A bomb is: it would cost
-// memory here.
-func (b *body) decode(ctx context.Context, h http.Header, lim bodyLimits) ([]byte, error) {
+// like the plain one. What cannot be decoded is no error yet, coded says why: in
+// single mode the pod gets the client's bytes and answers for itself. A bomb is
+// one: it would cost memory here.
+func (b *body) decode(ctx context.Context, h http.Header, lim bodyLimits) (plain []byte, coded, err error) {
 	codings := contentCodings(h)
-	if len(codings) == 0 {
-		return b.raw, nil
+	if len(codings) == 0 || len(b.raw) == 0 {
+		return b.raw, nil, nil
 	}
 	select {
 	case decoding <- struct{}{}:
 		defer func() { <-decoding }()
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return nil, nil, ctx.Err()
 	}
 	src, err := decoder(codings, b.raw, lim.maxBytes)
 	if err != nil {
-		return nil, nil
+		return nil, err, nil
 	}
 	defer src.Close()
-	plain, err := b.readAll(src, -1, lim)
+	plain, err = b.readAll(src, -1, lim)
 	switch {
 	case errors.Is(err, errBodyTooLarge), errors.Is(err, errBodyMemory):
-		return nil, err
+		return nil, nil, err
 	case err != nil:
 		b.shrink(int64(len(b.raw)))
-		return nil, nil
+		return nil, err, nil
 	}
-	return plain, nil
+	return plain, nil, nil
 }
 
 // decoding holds a place for each body that is being decompressed. More at once
@@ -110,8 +110,19 @@ func undo(coding string, src io.Reader) (io.ReadCloser, error) {
 	case "zstd":
 		return newZstd(src)
 	}
-	return nil, fmt.Errorf("content encoding %q is not known", coding)
+	return nil, unknownCoding(coding)
 }
+
+// unknownCoding is the error about a content coding of this name.
+type unknownCoding string
+
+// Error implements error.
+func (c unknownCoding) Error() string {
+	return fmt.Sprintf("content encoding %q is not known, want one of %s", cut(string(c), 64), knownCodings)
+}
+
+// knownCodings are those that undo knows.
+const knownCodings = "gzip, zstd, deflate"
 
 // decoded is a body whose codings are being undone.
 type decoded struct {

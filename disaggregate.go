@@ -18,9 +18,9 @@ import (
 // whose answer reaches nobody, then a decode leg at another, whose answer the
 // client gets. Requests that do not generate one text go to one decode pod.
 func (x *exchange) disaggregate() {
-	payload, err := x.stripped()
-	if err != nil {
-		x.refuse(outcome.Decode, outcome.Rejected, &apiError{status: http.StatusBadRequest, code: "bad_body", message: err.Error()})
+	payload, unfit := x.stripped()
+	if unfit != nil {
+		x.refuse(outcome.Decode, outcome.Rejected, unfit)
 		return
 	}
 	if !x.work.request.Generates {
@@ -42,7 +42,7 @@ func (x *exchange) disaggregate() {
 	if done {
 		return
 	}
-	payload, err = x.h.connector.Decode(nil, x.body.decoded, reply)
+	payload, err := x.h.connector.Decode(nil, payload, reply)
 	if err != nil {
 		decode.End(x.h.now(), outcome.Unsent)
 		x.refuse(outcome.Decode, outcome.Rejected, &apiError{status: http.StatusBadGateway, code: "prefill_reply_unusable", message: err.Error()})
@@ -52,28 +52,32 @@ func (x *exchange) disaggregate() {
 }
 
 // stripped is the client's body without the members that only Calinix may set.
-// A body that is not one JSON object, or has none of them, stays as it was sent.
-func (x *exchange) stripped() ([]byte, error) {
-	if x.body.decoded == nil {
-		return x.body.raw, nil
+// Of a body that is not one JSON object, or has none of them, every byte stays.
+//
+// A compressed body goes on decompressed, whatever is in it: engines differ in
+// what they make of a Content-Encoding, many look at the bytes alone, and what is
+// passed on must be what was searched. So one that cannot be undone is refused.
+func (x *exchange) stripped() ([]byte, *apiError) {
+	if x.body.coded != nil {
+		return nil, badCoding(x.body.coded)
 	}
-	without, changed, err := dispatch.Strip(nil, x.body.decoded)
+	without, _, err := dispatch.Strip(nil, x.body.decoded)
 	if err != nil {
-		return nil, err
+		return nil, &apiError{status: http.StatusBadRequest, code: "bad_body", message: err.Error()}
 	}
-	if !changed && !x.work.request.Generates {
-		return x.body.raw, nil
+	if len(contentCodings(x.r.Header)) > 0 {
+		x.r.Header.Del("Content-Encoding")
 	}
-	// From here on the body is ours, and no longer compressed.
-	encoding := x.r.Header["Content-Encoding"]
-	x.r.Header.Del("Content-Encoding")
-	x.body.decoded = without
-	if changed || len(encoding) == 0 || !x.h.decodeOnly {
-		x.body.raw = nil
-	} else {
-		x.encoding = encoding // without a prefill leg raw is sent as it came
-	}
+	x.body.raw, x.body.decoded = nil, nil // what follows is made of without
 	return without, nil
+}
+
+// badCoding is the answer to a body whose Content-Encoding cannot be undone.
+func badCoding(err error) *apiError {
+	if unknown := unknownCoding(""); errors.As(err, &unknown) {
+		return &apiError{status: http.StatusUnsupportedMediaType, code: "unsupported_content_encoding", message: err.Error()}
+	}
+	return &apiError{status: http.StatusBadRequest, code: "bad_body", message: "the request body does not fit its Content-Encoding: " + err.Error()}
 }
 
 // refusal is a leg for which there is no pod.
@@ -223,9 +227,5 @@ func (x *exchange) withoutPrefill(why outcome.Outcome, payload []byte, decode *f
 	}
 	x.route.mark = decodeOnlyMark
 	x.route.prefill = ""
-	if x.encoding != nil {
-		x.r.Header["Content-Encoding"] = x.encoding
-		payload = x.body.raw
-	}
 	x.serve(outcome.Decode, fleet.Decode, payload, decode)
 }

@@ -34,10 +34,7 @@ type exchange struct {
 	told    routingHeaders // what the client's headers say
 	session uint64         // hash of the session key, 0 without one
 	key     routingKey
-	// encoding is the client's Content-Encoding of body.raw, if that was undone
-	// and may yet be needed.
-	encoding []string
-	prompt   bool // the chain is that of a prompt
+	prompt  bool // the chain is that of a prompt
 
 	read   time.Time // when the body had been read
 	leases []*fleet.Lease
@@ -76,6 +73,7 @@ func (x *exchange) prepare() *apiError {
 	// net/http has answered 100 at the first read of the body; a copy of the
 	// header would make the pod send a second one.
 	x.r.Header.Del("Expect")
+	dropHTTP2Upgrade(x.r.Header)
 	b, err := readBody(x.r, &x.h.state.bodies, x.h.bodies)
 	if err != nil {
 		return x.bodyError(err)

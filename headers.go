@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
+	"golang.org/x/net/http/httpguts"
 )
 
 // The names of Calinix's headers, in canonical form.
@@ -142,6 +143,17 @@ func keepOwnHeaders(h http.Header) {
 		if len(others) < len(tokens) {
 			h["Connection"][i] = strings.Join(others, ",")
 		}
+	}
+}
+
+// dropHTTP2Upgrade removes the offer to go on in HTTP/2 over the same connection
+// (h2c). It is obsolete (RFC 9113), every server may ignore it, and a pod that took
+// it up would give the client a tunnel through which requests reach it that nobody
+// has looked at.
+func dropHTTP2Upgrade(h http.Header) {
+	h.Del("Http2-Settings")
+	if httpguts.HeaderValuesContainsToken(h["Upgrade"], "h2c") {
+		h.Del("Upgrade")
 	}
 }
 

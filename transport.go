@@ -1,13 +1,16 @@
 package calinix
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptrace"
+	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -135,12 +138,13 @@ func (t *podTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	// POST that carries an Idempotency-Key, however late the connection broke.
 	req.GetBody = nil
 	header := req.Header
-	req.Header = loggable(header) // Caddy logs req when this returns
+	loggable(req) // Caddy logs it when this returns
 	resp, err := t.pooled.RoundTrip(l.traced(req, header))
 	if err != nil && l.last.stale(err) && req.Context().Err() == nil {
 		resp, err = t.fresh.RoundTrip(l.traced(l.rewound(req), header))
 	}
 	if err != nil {
+		err = tellable(err, l.last.answering.Load())
 		l.failed(err)
 		return nil, err
 	}
@@ -157,25 +161,55 @@ func (t *podTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// unlogged are headers that reach the pods and no log line about a leg: the
-// session keys of other routers, and keys of API accounts under names that Caddy
-// does not know for credentials.
-var unlogged = []string{"X-Session-Id", "X-Conversation-Id", "X-Api-Key", "Api-Key", "X-Goog-Api-Key"}
+// shown are the headers whose values a log line about a leg may have, beside ours.
+// Every other one may be a credential, or a session's key, under a name that only
+// its sender knows; of those the line has the name.
+var shown = map[string]bool{
+	"Accept": true, "Accept-Encoding": true, "Accept-Language": true, "Connection": true, "Content-Encoding": true,
+	"Content-Length": true, "Content-Type": true, "Origin": true, "Te": true, "Traceparent": true, "Upgrade": true,
+	"User-Agent": true, "Via": true, "X-Forwarded-For": true, "X-Forwarded-Host": true, "X-Forwarded-Proto": true,
+	"X-Request-Id": true,
+}
 
-// loggable returns h without what no log may have; h itself if it has none of
-// it.
-func loggable(h http.Header) http.Header {
-	shown := h
-	for _, name := range unlogged {
-		if _, there := h[name]; !there {
+// hidden stands for the values of the others, as Caddy writes it.
+var hidden = []string{"REDACTED"}
+
+// loggable makes req what Caddy's log lines about this round trip may have of it.
+func loggable(req *http.Request) {
+	req.RequestURI, _, _ = strings.Cut(req.RequestURI, "?") // some put their key into the query
+	header, copied := req.Header, false
+	for name := range header {
+		if shown[name] || isOwnHeader(name) {
 			continue
 		}
-		if len(shown) == len(h) {
-			shown = maps.Clone(h)
+		if !copied {
+			req.Header, copied = maps.Clone(header), true
 		}
-		delete(shown, name)
+		req.Header[name] = hidden
 	}
-	return shown
+}
+
+// notHTTP is an error about an answer that breaks HTTP's rules. What net/http
+// says of it quotes the answer, which no log line may have.
+type notHTTP struct{ error }
+
+// Error implements error.
+func (notHTTP) Error() string { return "the pod's answer is not HTTP" }
+
+// Unwrap returns the error.
+func (e notHTTP) Unwrap() error { return e.error }
+
+// tellable is err as a log line may have it. answering says that a part of an
+// answer had come.
+func tellable(err error, answering bool) error {
+	var op *net.OpError
+	var stream http2.StreamError
+	switch {
+	case !answering, errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, context.Canceled),
+		isTimeout(err), errors.As(err, &op), errors.As(err, &stream):
+		return err
+	}
+	return notHTTP{err}
 }
 
 // errStatusRetried ends an attempt whose status is in retryStatus while another
@@ -259,6 +293,7 @@ func (b *legBody) Read(p []byte) (int, error) {
 	case errors.Is(err, io.EOF):
 		stripOwnHeaders(b.resp.Trailer)
 	case err != nil:
+		err = tellable(err, true)
 		b.leg.broke(err)
 	}
 	return n, err

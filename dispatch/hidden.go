@@ -7,15 +7,22 @@ import (
 // namesReserved says whether a body that is not a JSON object by the letter may be
 // read as one with a reserved member by a reader that takes more than JSON.
 // It errs on the side of yes: the name may stand in any place of the text. A
-// body that does not begin like an object (multipart, plain text) has none.
+// body that does not begin like an object, or like a comment before one
+// (multipart, plain text), has none.
 //
 // What it sees through: UTF-16 and UTF-32 (NUL bytes are skipped), a byte
 // order mark, \u escapes, and case.
 func namesReserved(body []byte) bool {
 	start := bytes.TrimLeft(body, "\x00\xef\xbb\xbf\xfe\xff \t\r\n\v\f")
-	if len(start) == 0 || start[0] != '{' {
+	if len(start) == 0 || start[0] != '{' && start[0] != '/' && start[0] != '#' {
 		return false
 	}
+	return spellsReserved(start)
+}
+
+// spellsReserved says whether a text holds the name of a reserved member,
+// anywhere and in any spelling that namesReserved sees through.
+func spellsReserved(start []byte) bool {
 	// The text is looked at in pieces, each with the end of the one before,
 	// lest a body of the largest size be copied.
 	var buf [4096]byte

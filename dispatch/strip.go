@@ -8,12 +8,13 @@ import (
 	"github.com/calinix/caddy-calinix/jsonedit"
 )
 
-// reserved are the members by which engines tell each other where KV blocks
-// lie. From a client they would make an engine fetch from, or serve to, an
+// reserved are the members by which engines tell each other where KV blocks, or
+// what an encoder made of a picture, lie. From a client they would make an engine fetch from, or serve to, an
 // address of the client's choice, so no leg carries them. They are found as
 // loosely as any JSON reader finds them: escapes decoded, whatever their case.
 var reserved = [...]string{
 	kvTransferParams,
+	"ec_transfer_params",
 	"bootstrap_host",
 	"bootstrap_port",
 	"bootstrap_room",
@@ -29,15 +30,28 @@ const kvTransferParams = "kv_transfer_params"
 // read. The cure is the client's: send JSON in UTF-8 (400).
 var ErrReserved = errors.New("the body is not well-formed JSON but seems to hold a member that is reserved for the engines")
 
+// carriers are the members whose own members vLLM copies to where it keeps the
+// reserved ones: vllm_xargs of the OpenAI APIs (to_sampling_params), and
+// extra_args below sampling_params of /inference/v1/generate.
+var carriers = [...]string{"vllm_xargs", "sampling_params", "extra_args"}
+
+// ErrCarried says that a carrier names a reserved member. No client has cause to
+// write that, so it is refused (400), not removed.
+var ErrCarried = errors.New("vllm_xargs, sampling_params and extra_args must not name a member that is reserved for the engines")
+
 // Strip removes the reserved members from the body of any request to the pods
 // of a dispatch configuration. It appends the result to dst; if there was
 // nothing to remove it returns body itself and changed is false, as it does
-// for a body that is not a JSON object, unless that is ErrReserved. Time is
+// for a body that is not a JSON object, unless that is ErrReserved. Besides that
+// it fails with ErrCarried, and if there is far too much to remove. Time is
 // linear in the body; nothing is allocated but what dst lacks.
 func Strip(dst, body []byte) (stripped []byte, changed bool, err error) {
 	found, err := look(body)
-	if err != nil && namesReserved(body) {
+	switch {
+	case err != nil && namesReserved(body):
 		return nil, false, ErrReserved
+	case err == nil && found.carried:
+		return nil, false, ErrCarried
 	}
 	if err != nil || !found.reserved {
 		return body, false, nil //nolint:nilerr // what is no JSON goes on as it is; the pod says so
@@ -58,14 +72,16 @@ func withoutReserved(edits []jsonedit.Edit) []jsonedit.Edit {
 // present is what a body holds of the members that matter here.
 type present struct {
 	reserved bool
+	carried  bool // reserved names in a carrier
 	limits   [len(limits)]bool
 }
 
 // look reads the names of body's members. It fails if body is not one JSON
 // object.
 func look(body []byte) (p present, err error) {
-	err = members(body, func(name []byte) {
-		p.reserved = p.reserved || isReserved(name)
+	err = members(body, func(name, value []byte) {
+		p.reserved = p.reserved || isOne(name, reserved[:])
+		p.carried = p.carried || isOne(name, carriers[:]) && spellsReserved(value)
 		for i, limit := range limits {
 			p.limits[i] = p.limits[i] || string(name) == limit
 		}
@@ -73,9 +89,10 @@ func look(body []byte) (p present, err error) {
 	return p, err
 }
 
-func isReserved(name []byte) bool {
-	for _, r := range reserved {
-		if bytes.EqualFold(name, []byte(r)) {
+// isOne reports whether name is one of names, whatever its case.
+func isOne(name []byte, names []string) bool {
+	for _, one := range names {
+		if bytes.EqualFold(name, []byte(one)) {
 			return true
 		}
 	}
@@ -84,10 +101,10 @@ func isReserved(name []byte) bool {
 
 var errNoObject = errors.New("the body is not a JSON object")
 
-// members calls visit with the decoded name of each top-level member of body;
-// a name is valid during the call only. It fails if body is not one JSON
-// object.
-func members(body []byte, visit func(name []byte)) error {
+// members calls visit with the decoded name and the value of each top-level
+// member of body; a name is valid during the call only. It fails if body is not
+// one JSON object.
+func members(body []byte, visit func(name, value []byte)) error {
 	i := jsonscan.Space(body, 0)
 	if i >= len(body) || body[i] != '{' {
 		return errNoObject
@@ -110,9 +127,9 @@ func members(body []byte, visit func(name []byte)) error {
 			decoded = jsonscan.Unescape(decoded[:0], name)
 			name = decoded
 		}
-		visit(name)
 		if i = jsonscan.Skip(body, at, 1); i < 0 {
 			return jsonscan.Error(body, i)
 		}
+		visit(name, body[at:i])
 	}
 }

@@ -20,6 +20,7 @@ func TestStrip(t *testing.T) {
 		"{\"\u212av_tran\u017ffer_params\":1,\"a\":1}":        `{"a":1}`, // as encoding/json folds
 		`{"bootstrap_port":1,"bootstrap_room":[1,2]}`:         `{}`,
 		`{"disaggregated_params":null}`:                       `{}`,
+		`{"Ec_transfer_params":{}}`:                           `{}`,
 	} {
 		got, changed, err := Strip(nil, []byte(body))
 		if err != nil || !changed || compact(t, got) != want {
@@ -45,6 +46,26 @@ func TestStripAppends(t *testing.T) {
 	got, _, err := Strip([]byte("before"), []byte(`{"bootstrap_room":1}`))
 	if err != nil || string(got) != "before{}" {
 		t.Errorf("%s %v", got, err)
+	}
+}
+
+// TestCarried: what vLLM copies to where reserved members lie may not name one.
+func TestCarried(t *testing.T) {
+	for _, body := range []string{
+		`{"vllm_xargs":{"kv_transfer_params":"x"}}`,
+		`{"vllm_xargs":{"a":1,"\u006bv_transfer_params":["x"]},"vllm_xargs":{}}`,
+		`{"VLLM_xargs":{"EC_TRANSFER_PARAMS":{}},"kv_transfer_params":1}`,
+		`{"token_ids":[1],"sampling_params":{"extra_args":{"kv_transfer_params":{"do_remote_prefill":true}}}}`,
+		`{"extra_args":[{"bootstrap_room":1}]}`,
+	} {
+		if got, _, err := Strip(nil, []byte(body)); !errors.Is(err, ErrCarried) {
+			t.Errorf("%s: %s %v", body, got, err)
+		}
+	}
+	for _, body := range []string{`{"vllm_xargs":{"top_n":3}}`, `{"sampling_params":{"n":1},"messages":[{"kv_transfer_params":1}]}`} {
+		if _, changed, err := Strip(nil, []byte(body)); err != nil || changed {
+			t.Errorf("%s: %v %v", body, changed, err)
+		}
 	}
 }
 
@@ -77,6 +98,9 @@ func TestReservedInWhatIsNoJSON(t *testing.T) {
 		"bad escape":         `{"a":NaN,"\u00kv_transfer_params":{}}`,
 		"bad UTF-8":          "{\"a\":\"\xed\xa0\x80\",\"disaggregated_params\":1}",
 		"single quotes":      `{'bootstrap_host':1}`,
+		"comment":            "/* x */ " + object,
+		"line comments":      "// x\n# y\n" + object,
+		"hash comment":       "# x\n" + object,
 		"deep":               `{"bootstrap_port":` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000) + `}`,
 	}
 	for name, order := range map[string]binary.AppendByteOrder{"LE": binary.LittleEndian, "BE": binary.BigEndian} {
@@ -109,6 +133,9 @@ func FuzzStrip(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		got, changed, err := Strip(nil, body)
+		if errors.Is(err, ErrCarried) {
+			return
+		}
 		list, ok := readMembers(body)
 		if !ok {
 			if err == nil && (changed || string(got) != string(body)) {
@@ -132,7 +159,7 @@ func FuzzStrip(f *testing.F) {
 
 // reservedBySpelling says again which names are reserved.
 func reservedBySpelling(name string) bool {
-	for _, r := range strings.Fields("kv_transfer_params bootstrap_host bootstrap_port bootstrap_room disaggregated_params") {
+	for _, r := range strings.Fields("kv_transfer_params ec_transfer_params bootstrap_host bootstrap_port bootstrap_room disaggregated_params") {
 		if strings.EqualFold(name, r) {
 			return true
 		}

@@ -3,9 +3,11 @@ package prompt
 import (
 	"encoding/json"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/calinix/caddy-calinix/internal/jsonscan"
 )
@@ -40,8 +42,12 @@ func bombs() map[string]struct {
 		"marker bytes":                {Chat, wrap(`"` + strings.Repeat(`\u0001`, n/2) + `"`), true},
 		"no end of a string":          {Chat, wrap(`"` + strings.Repeat(`\"`, n)), false},
 		"messages":                    {Chat, `{"messages":[` + strings.Repeat(`{"role":"user","content":"x"},`, 30000) + `{}]}`, true},
-		"empty messages":              {Chat, `{"messages":[` + strings.Repeat(`{},`, n/2) + `{}]}`, true},
+		"too many messages":           {Chat, `{"messages":[` + strings.Repeat(`{"role":"user","content":"x"},`, 50000) + `{}]}`, false},
+		"empty messages":              {Chat, `{"messages":[` + strings.Repeat(`{},`, n/8) + `{}]}`, true},
+		"too many empty messages":     {Chat, `{"messages":[` + strings.Repeat(`{},`, n) + `{}]}`, false},
+		"too many parts":              {Chat, wrap(`[` + strings.Repeat(`{},`, n) + `1]`), false},
 		"parts":                       {Chat, wrap(`[` + strings.Repeat(`{"type":"text","text":"x"},`, 30000) + `1]`), true},
+		"media":                       {Chat, wrap(`[` + strings.Repeat(`{"type":"image"},`, 30000) + `1]`), true},
 		"results":                     {Messages, wrap(`[` + strings.Repeat(`{"type":"tool_result","content":"x"},`, 30000) + `1]`), true},
 		"duplicate contents":          {Chat, `{"messages":[{"role":"user",` + strings.Repeat(`"content":[{"text":"x"}],`, 30000) + `"x":1}]}`, true},
 		"duplicate contents of parts": {Messages, wrap(`[{"type":"tool_result",` + strings.Repeat(`"content":["x","y"],`, 30000) + `"x":1}]`), true},
@@ -51,9 +57,11 @@ func bombs() map[string]struct {
 		"members of an unknown part":  {Chat, wrap(`[{"type":"?",` + strings.Repeat(`"x":"\u0041",`, 30000) + `"name":"f"}]`), true},
 		"items":                       {Responses, `{"input":[` + strings.Repeat(`{"type":"reasoning","summary":["x"]},{"type":"?"},`, 20000) + `{}]}`, true},
 		"ids":                         {Completions, `{"prompt":[` + strings.Repeat(`7,`, n) + `7]}`, true},
-		"arrays of ids":               {Completions, `{"prompt":[` + strings.Repeat(`[7],`, n/2) + `[7]]}`, true},
+		"arrays of ids":               {Completions, `{"prompt":[` + strings.Repeat(`[7],`, n/8) + `[7]]}`, true},
+		"too many arrays of ids":      {Completions, `{"prompt":[` + strings.Repeat(`[7],`, n) + `[7]]}`, false},
 		"arrays of ids and a fault":   {Completions, `{"prompt":[` + strings.Repeat(`[7],`, n/2) + `[x]]}`, false},
-		"texts":                       {Embeddings, `{"input":[` + strings.Repeat(`"a",`, n/2) + `"a"]}`, true},
+		"texts":                       {Embeddings, `{"input":[` + strings.Repeat(`"a",`, n/8) + `"a"]}`, true},
+		"too many texts":              {Embeddings, `{"input":[` + strings.Repeat(`"a",`, n) + `"a"]}`, false},
 		"digits":                      {Chat, `{"n":` + strings.Repeat("9", n) + `,` + chat + `}`, true},
 		"a long name":                 {Chat, `{"` + strings.Repeat(`\u006d`, n/2) + `":1,` + chat + `}`, true},
 		"names":                       {Chat, `{` + strings.Repeat(`"\u006dodel":"x",`, 30000) + chat + `}`, true},
@@ -187,4 +195,30 @@ func TestCases(t *testing.T) {
 	if r := parse(passed, "anthropic"); !r.OK || !strings.HasPrefix(string(r.System), "\x01s\nsys0001") {
 		t.Errorf("%s: no system prompt", passed)
 	}
+}
+
+// A body costs a bounded multiple of its size: of memory that is held for as long
+// as the request runs, and of memory that Parse takes in all, growth included. A
+// usual prompt holds its text once more, and media are held besides. The bounds are for buffers that begin
+// empty, and leave a small body room to begin.
+func TestCost(t *testing.T) {
+	const small, held, taken = 64 << 10, 8, 128
+	const media = maxMedia * mediaTokens * tokenBytes // written out, whatever the body's size
+	most := map[string]float64{}
+	for name, b := range bombs() {
+		var r Request
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		r.Parse(b.api, []byte(b.body))
+		runtime.ReadMemStats(&after)
+		size := float64(max(len(b.body), small))
+		keeps := float64(cap(r.Text) + cap(r.scan.arena) + cap(r.scan.segments)*int(unsafe.Sizeof(segment{})) + cap(r.scan.turns)*int(unsafe.Sizeof(span{})) - media)
+		takes := float64(after.TotalAlloc-before.TotalAlloc) - float64(len(b.body)) // the conversion copies it
+		if keeps/size > held || takes/size > taken {
+			t.Errorf("%s: %d bytes hold %.1f times as many, and took %.1f times as many", name, len(b.body), keeps/size, takes/size)
+		}
+		most["held"], most["taken"] = max(most["held"], keeps/size), max(most["taken"], takes/size)
+		t.Logf("%-30s %8d bytes: holds %4.1f, took %4.1f", name, len(b.body), keeps/size, takes/size)
+	}
+	t.Logf("at most: holds %.1f, took %.1f", most["held"], most["taken"])
 }

@@ -88,7 +88,7 @@ func (s *scan) list(at, depth int, f func(at, depth int) (end int)) (ok bool, en
 		if !more {
 			return n > 0 && others == 0, at
 		}
-		if s.is(at, '{') {
+		if s.is(at, '{') && !s.crowded {
 			i = f(at, depth+1)
 		} else {
 			i = s.skip(at, depth+1)

@@ -24,6 +24,8 @@ func (s *scan) content(at, depth int, nested bool) int {
 			return at
 		}
 		switch {
+		case s.crowded:
+			i = s.skip(at, depth+1)
 		case s.is(at, '"'): // vLLM takes a string for a part
 			var v str
 			v, i = s.text(at, depth+1)

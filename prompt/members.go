@@ -67,7 +67,8 @@ func (s *scan) member(key jsonscan.Key, at, depth int) (end int) {
 }
 
 // members reads an object and calls f for each member, f returning the position
-// after the value at b[at]; another value is skipped.
+// after the value at b[at]; another value is skipped. Of a crowded prompt nothing
+// is looked at any more below the body's own members.
 func (s *scan) members(at, depth int, f func(key jsonscan.Key, at, depth int) (end int)) int {
 	if !s.is(at, '{') {
 		return s.skip(at, depth)
@@ -78,7 +79,12 @@ func (s *scan) members(at, depth int, f func(key jsonscan.Key, at, depth int) (e
 		if key.Lo == 0 || at < 0 {
 			return at
 		}
-		if i = f(key, at, depth+1); i < 0 {
+		if s.crowded && depth > 0 {
+			i = s.skip(at, depth+1)
+		} else {
+			i = f(key, at, depth+1)
+		}
+		if i < 0 {
 			return i
 		}
 	}

@@ -12,8 +12,9 @@ type Request struct {
 	// JSON says that the body is one well-formed JSON object. If not, nothing
 	// of it is used: all fields below are zero, but N, which is 1.
 	JSON bool
-	// OK says that the body has a prompt in the right shape for its API, and
-	// that it is not empty: Text and Seed name it. If not, the request is to
+	// OK says that the body has a prompt in the right shape for its API, that it
+	// is not empty, and that it does not consist of more than a hundred thousand
+	// pieces: Text and Seed name it. If not, the request is to
 	// be routed by load alone.
 	OK bool
 	// Model and CacheSalt are the members model and cache_salt, decoded. Like
@@ -67,6 +68,7 @@ func (r *Request) Parse(api API, body []byte) {
 	r.Reset()
 	r.API = api
 	s := &r.scan
+	defer s.giveBack() // the request may go on for minutes
 	s.api, s.body = api, body
 	if !s.object() {
 		return
@@ -86,7 +88,7 @@ func (r *Request) Parse(api API, body []byte) {
 		}
 	}
 	r.Prefix = s.bytes(s.prefix)
-	if !s.shaped {
+	if !s.shaped || s.crowded {
 		return
 	}
 	s.finish()

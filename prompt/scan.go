@@ -6,12 +6,18 @@ import (
 	"github.com/calinix/caddy-calinix/internal/jsonscan"
 )
 
-// Sizes beyond which Reset gives a buffer back, so that one huge request does
-// not stay in memory for as long as the pool keeps its Request.
+// Sizes beyond which a buffer is given back, so that one huge request does not
+// stay in memory for as long as the pool keeps its Request.
 const (
 	keepBytes    = 4 << 20
 	keepSegments = 1 << 15
 )
+
+// maxSegments is how many segments a prompt may have. A message, a part or a
+// tool takes two to six. A body can hold one for every three bytes, each of which
+// takes ten times as many; no conversation comes near. A prompt that has more is
+// none: it is routed by load alone.
+const maxSegments = 1 << 17
 
 // scan is the state of one Parse. Reading leaves segments, in the order of the
 // body; spans of them say in which order they are rendered.
@@ -36,6 +42,7 @@ type results struct {
 	tools, functions, documents, prelude, references span
 
 	shaped  bool // the prompt is there and has the right shape
+	crowded bool // it has more than maxSegments; no more of it is read
 	prompts int
 	ids     int   // token ids
 	open    reply // of a Responses input
@@ -58,6 +65,12 @@ var sessionNames = [...]string{"session_id", "prompt_cache_key", "safety_identif
 
 func (s *scan) reset() {
 	s.arena, s.segments, s.turns = s.arena[:0], s.segments[:0], s.turns[:0]
+	s.results = results{n: 1}
+}
+
+// giveBack lets go of buffers that are too large to be kept. Parts of the arena
+// live on in what refers to them.
+func (s *scan) giveBack() {
 	if cap(s.arena) > keepBytes {
 		s.arena = nil
 	}
@@ -67,7 +80,6 @@ func (s *scan) reset() {
 	if cap(s.turns) > keepSegments {
 		s.turns = nil
 	}
-	s.results = results{n: 1}
 }
 
 // span is a half-open range.

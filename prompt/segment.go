@@ -46,17 +46,33 @@ const (
 // size is about how long the segment is when it is rendered, rather too much; of
 // media it is the first token.
 func (g *segment) size() int {
-	const overhead = 24 // a marker with a hash, separators, a member's name
+	const (
+		marked = 4  // a separator and a marker
+		hashed = 14 // with a hash
+		named  = 16 // a member's name
+	)
 	switch g.op {
-	case opText, opBilling, opLong, opJSON, opArgs, opMember, opMore:
-		return g.hi - g.lo + overhead
-	default:
-		return overhead
+	case opNothing:
+		return 0
+	case opText, opBilling, opLong, opJSON, opArgs, opMore:
+		return g.hi - g.lo + marked
+	case opMember:
+		return g.hi - g.lo + named
+	case opToken, opMedia:
+		return hashed
+	case opTurn:
+		if g.letter == 'x' {
+			return hashed
+		}
 	}
+	return marked + 1 // and the brace of a tool
 }
 
 // add appends a segment.
-func (s *scan) add(g segment) { s.segments = append(s.segments, g) }
+func (s *scan) add(g segment) {
+	s.segments = append(s.segments, g)
+	s.crowded = s.crowded || len(s.segments) > maxSegments
+}
 
 // addText appends a text, unless it is empty.
 func (s *scan) addText(v str) {

@@ -79,7 +79,7 @@ func (s *scan) array(at, depth int) (end int) {
 		lo := len(s.arena)
 		var ok bool
 		switch {
-		case !s.is(at, kind):
+		case !s.is(at, kind), s.crowded:
 			i = s.skip(at, depth+1)
 		case kind == '"':
 			i, ok = s.oneText(at, depth+1), true

@@ -1,0 +1,56 @@
+package calinix_test
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestSecurity reads the table of docs/security.md and tests each of its claims
+// over real sockets: no claim without a test, no test without a claim.
+func TestSecurity(t *testing.T) {
+	page, err := os.ReadFile("docs/security.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := regexp.MustCompile("^\\| `([a-z0-9-]+)` \\| (.+) \\|$")
+	tested := map[string]bool{}
+	_, rest, found := strings.Cut(string(page), "## The claims\n")
+	if !found {
+		t.Fatal("the page has no table of claims")
+	}
+	for line := range strings.Lines(rest) {
+		m := row.FindStringSubmatch(strings.TrimSpace(line))
+		if m == nil {
+			continue
+		}
+		id := m[1]
+		test, ok := claims[id]
+		switch {
+		case !ok:
+			t.Errorf("claim %s has no test", id)
+			continue
+		case tested[id]:
+			t.Errorf("claim %s is there twice", id)
+		}
+		tested[id] = true
+		t.Run(id, test)
+	}
+	for id := range claims {
+		if !tested[id] {
+			t.Errorf("the page does not claim %s", id)
+		}
+	}
+}
+
+// claims are the tests of the rows.
+var claims = map[string]func(*testing.T){
+	"reserved-members":    secureReservedMembers,
+	"reserved-carried":    secureCarriedMembers,
+	"reserved-not-json":   secureReservedInWhatIsNoJSON,
+	"reserved-compressed": secureEncodedBodies,
+	"unknown-compression": secureUnknownEncodings,
+	"single-untouched":    secureSingleUntouched,
+	"odd-bodies":          secureOddBodies,
+}
