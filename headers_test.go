@@ -3,6 +3,8 @@ package calinix_test
 import (
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -340,5 +342,27 @@ func TestHeaderRoutePolicy(t *testing.T) {
 			}
 		}
 		s.Stop()
+	}
+}
+
+// TestDefaultStrategy: a Caddyfile and JSON that name no strategy mean
+// expectedTTFT, a config.yaml cacheAware.
+func TestDefaultStrategy(t *testing.T) {
+	all := pods(t, "a")
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	yaml := "version: 1\ngateway: {name: of-a-file}\nupstreams: {single: {pods: [{id: a, url: '" + all[0].URL + "'}]}}\n"
+	if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for keys, want := range map[string]string{
+		"name unsaid\n" + single(all):                     "expectedTTFT",
+		"name said\nstrategy cache_aware\n" + single(all): "cacheAware",
+		"config " + file:                                  "cacheAware",
+	} {
+		c := testcaddy.Serve(t, "calinix {\n"+keys+"\n}", testcaddy.Plain())
+		if a := c.Client(t, testcaddy.H1).Post(t, chatPath, question); a.Header.Get("X-Calinix-Route-Policy") != want {
+			t.Errorf("%s: %v, want %s", keys, a, want)
+		}
+		c.Stop()
 	}
 }

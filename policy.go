@@ -72,6 +72,9 @@ var policies = caddy.NewUsagePool()
 func (p *Policy) Provision(ctx caddy.Context) error {
 	p.logger = ctx.Logger()
 	b := config.Balancer{Strategy: p.Strategy}
+	if b.Strategy == "" {
+		b.Strategy = config.DefaultPolicyStrategy
+	}
 	if p.Weights != nil {
 		b.Weights = &config.RoleWeights{Single: p.Weights}
 	}

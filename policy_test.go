@@ -296,3 +296,24 @@ func TestPolicyTwice(t *testing.T) {
 		}
 	}
 }
+
+// TestPolicyDefaultStrategy: without a strategy the policy is what its name says:
+// it weighs, sessions among other things.
+func TestPolicyDefaultStrategy(t *testing.T) {
+	ps := pods(t, "a", "b", "c")
+	const session = "weights cache 0 load 0 sticky 1"
+	ask := func(block string) map[string]int {
+		c := testcaddy.Serve(t, stock(ps, block))
+		defer c.Stop()
+		cl := c.Client(t, testcaddy.H1)
+		return tally(order(t, 12, func(i int) *testcaddy.Answer {
+			return cl.Post(t, chatPath, chat(words(fmt.Sprint("of one session", i), 20)), "x-session-id", "s")
+		}))
+	}
+	if got := ask(only(20) + session); len(got) != 1 {
+		t.Errorf("without a strategy 12 prompts of a session went to %v, want one upstream", got)
+	}
+	if got := ask(only(20) + session + "\nstrategy expected_ttft"); len(got) == 1 {
+		t.Errorf("with expected_ttft all of 12 prompts of a session went to %v", got)
+	}
+}

@@ -15,7 +15,7 @@ type Balancer struct {
 
 	// How a pod is chosen: cacheAware, expectedTTFT, sessionAffinity, prefix,
 	// leastLoaded, roundRobin, random or powerOfTwo.
-	// Default: cacheAware.
+	// Default: expectedTTFT; in config.yaml cacheAware.
 	Strategy string `json:"strategy,omitempty" yaml:"gateway.strategy"`
 
 	// What breaks equal scores: prompt (a fixed function of prompt and pod id)
@@ -41,7 +41,8 @@ type Balancer struct {
 	// requests are answered with 503 and Retry-After. Default: 1073741824 (1 GiB).
 	BodyMemoryBytes *int64 `json:"body_memory_bytes,omitempty" yaml:"gateway.bodyMemoryBytes"`
 
-	// The weights of cacheAware's four factors, per role.
+	// The weights of cacheAware's four factors, per role. Other strategies have no
+	// use for them.
 	Weights *RoleWeights `json:"weights,omitempty" yaml:"gateway.weights"`
 
 	// Whether the X-Calinix-* headers are also set on answers. Default: true.
@@ -83,6 +84,14 @@ type Balancer struct {
 
 	// The pods that answer a request in two legs, prefill and decode.
 	Dispatch *Dispatch `json:"dispatch,omitempty" yaml:"upstreams.dispatch"`
+}
+
+// strategy is the one that holds.
+func (b *Balancer) strategy() string {
+	if b.Strategy == "" {
+		return DefaultStrategy
+	}
+	return canonical(strategies, b.Strategy)
 }
 
 // RoleWeights holds the weights of the four factors for each role.

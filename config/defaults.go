@@ -2,11 +2,19 @@ package config
 
 import "time"
 
-// The defaults of everything that has one.
+// The default of strategy, by who does not name one: in JSON and the Caddyfile it
+// is DefaultStrategy. A config.yaml keeps the meaning that it always had, and the
+// policy cache_aware of a stock reverse_proxy that of its name.
+const (
+	DefaultStrategy       = "expectedTTFT"
+	DefaultYAMLStrategy   = "cacheAware"
+	DefaultPolicyStrategy = "cacheAware"
+)
+
+// The defaults of everything else that has one.
 const (
 	DefaultPort            = 8080
 	DefaultName            = "default"
-	DefaultStrategy        = "cacheAware"
 	DefaultTieBreak        = "prompt"
 	DefaultBlockSize       = 16
 	DefaultMaxTokenBytes   = 16

@@ -55,9 +55,7 @@ func Load(name string, data []byte) (*File, Faults, error) {
 		file.Port = *doc.Port
 	}
 	b := &file.Balancer
-	// A file without a strategy keeps the meaning that it always had, whatever
-	// becomes the default elsewhere.
-	fillString(&b.Strategy, "cacheAware")
+	fillString(&b.Strategy, DefaultYAMLStrategy)
 	if b.Single != nil {
 		b.Single.Mode = ""
 	}

@@ -63,6 +63,25 @@ func TestModes(t *testing.T) {
 	}
 }
 
+// TestDefaultStrategy: who names no strategy gets expectedTTFT, but for a file.
+func TestDefaultStrategy(t *testing.T) {
+	b := Balancer{Weights: new(RoleWeights)}
+	if got := b.Defaults().Strategy; got != "expectedTTFT" {
+		t.Errorf("without a strategy it is %s", got)
+	}
+	if got := mustLoad(t, "version: 1\nupstreams: {single: {pods: [{id: a, url: 'http://a'}]}}").Strategy; got != "cacheAware" {
+		t.Errorf("in a file without a strategy it is %s", got)
+	}
+	const want = "weights: without effect: strategy expectedTTFT weighs nothing, cacheAware does"
+	if got := b.Warnings().Error(); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	b.Strategy = "cache_aware"
+	if w := b.Warnings(); len(w) != 0 {
+		t.Errorf("with cache_aware: %v", w)
+	}
+}
+
 // TestWarnings checks what is allowed but remarked on.
 func TestWarnings(t *testing.T) {
 	const pod = "\nupstreams: {single: {pods: [{id: a, url: 'http://a'}]}}"
@@ -77,6 +96,16 @@ func TestWarnings(t *testing.T) {
 		{"version: 1\ngateway: {maxBodyBytes: 100, bodyMemoryBytes: 99}" + pod, "c.yaml:2: gateway.bodyMemoryBytes 99: a body of the largest size allowed, 100, can never be read"},
 		{"version: 1\ngateway: {bodyMemoryBytes: 1000}" + pod, "c.yaml:2: gateway.bodyMemoryBytes 1000: a body of the largest size allowed, 67108864, can never be read"},
 		{"version: 1\ngateway: {maxBodyBytes: 1073741825}" + pod, "c.yaml:2: gateway.maxBodyBytes 1073741825: more than all bodies together may take, 1073741824: so large a body can never be read"},
+		{"version: 1\ngateway: {weights: {single: {cache: 1}}}" + pod, ""},
+		{"version: 1\ngateway: {strategy: random, weights: {single: {cache: 1}}}" + pod, "c.yaml:2: gateway.weights: without effect: strategy random weighs nothing, cacheAware does"},
+		{
+			"version: 1\nupstreams:\n  single: {pods: [{id: a, url: 'http://a', capabilities: {single: true, prefill: true, decode: false}}]}",
+			`c.yaml:3: upstreams.single.pods[0] ("a"): capabilities.prefill true: without effect: there is no section dispatch`,
+		},
+		{
+			"version: 1\nupstreams:\n  dispatch:\n    prefill: {pods: [{id: b, url: 'http://b', capabilities: {decode: true}}]}\n    decode: {pods: [{id: c, url: 'http://c', capabilities: {single: true}}]}",
+			`c.yaml:5: upstreams.dispatch.decode.pods[0] ("c"): capabilities.single true: without effect: there is no section single`,
+		},
 		{
 			"version: 1\nupstreams:\n  single: {pods: [{id: a, url: 'http://a:80'}]}\n  dispatch:\n    prefill: {pods: [{id: b, url: 'http://A/'}]}\n    decode: {pods: [{id: c, url: 'http://c'}]}",
 			`c.yaml:5: upstreams.dispatch.prefill.pods[0] ("b"): url "http://A/": two pods at one address count their load and their cache apart; this is also the address of upstreams.single.pods[0] (line 3)`,

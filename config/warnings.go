@@ -18,9 +18,13 @@ func (b *Balancer) Warnings() Problems {
 			c.add("cache_registry.shards_count", *n, "without effect: the index always has %d shards", DefaultShardsCount)
 		}
 	}
+	if s := b.strategy(); b.Weights != nil && s != "cacheAware" {
+		c.add("weights", nil, "without effect: strategy %s weighs nothing, cacheAware does", s)
+	}
 	c.bodyMemory(b)
 	seen := map[string]string{}
 	for _, m := range b.Members() {
+		c.uselessCapabilities(b, &m)
 		a, err := ParseURL(m.URL)
 		if err != nil {
 			continue
@@ -34,6 +38,28 @@ func (b *Balancer) Warnings() Problems {
 		seen[a.String()] = m.Path
 	}
 	return c.problems
+}
+
+// uselessCapabilities remarks on roles of sections that b does not have.
+func (c *checker) uselessCapabilities(b *Balancer, m *Member) {
+	caps := m.Capabilities
+	if caps == nil {
+		return
+	}
+	c.pod = m.ID
+	for _, role := range []struct {
+		key, section string
+		wanted, has  bool
+	}{
+		{"single", "single", isTrue(caps.Single), b.Single != nil},
+		{"prefill", "dispatch", isTrue(caps.Prefill), b.Dispatch != nil},
+		{"decode", "dispatch", isTrue(caps.Decode), b.Dispatch != nil},
+	} {
+		if role.wanted && !role.has {
+			c.add(m.Path+".capabilities."+role.key, true, "without effect: there is no section %s", role.section)
+		}
+	}
+	c.pod = ""
 }
 
 func (c *checker) bodyMemory(b *Balancer) {
