@@ -42,6 +42,10 @@ type claim struct {
 	config  *config.Balancer
 	state   *balancer
 	handler *Handler // one of those that share the name
+	sources []source
+
+	searched *search
+	unwatch  context.CancelFunc // ends the sources; nil before they run
 }
 
 // Provision prepares the app and registers the metrics.
@@ -61,7 +65,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 
 // claim joins a handler to the balancer of its name. The first handler of a
 // name creates the claim; all others must agree with it.
-func (a *App) claim(h *Handler) (*balancer, error) {
+func (a *App) claim(ctx caddy.Context, h *Handler) (*claim, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	name := h.effective.Name
@@ -72,18 +76,26 @@ func (a *App) claim(h *Handler) (*balancer, error) {
 		if !slices.Contains(c.rings, h.virtualNodes) {
 			c.rings = append(c.rings, h.virtualNodes)
 		}
-		return c.state, nil
+		return c, nil
 	}
 	s := h.settings()
 	if _, err := s.prober.header(); err != nil {
+		return nil, err
+	}
+	sources, err := h.loadSources(ctx)
+	if err != nil {
 		return nil, err
 	}
 	state, err := loadBalancer(name, s)
 	if err != nil {
 		return nil, err
 	}
-	a.claims[name] = &claim{settings: s, config: h.effective, state: state, handler: h}
-	return state, nil
+	c := &claim{
+		settings: s, config: h.effective, state: state, handler: h,
+		sources: sources, searched: newSearch(len(sources)),
+	}
+	a.claims[name] = c
+	return c, nil
 }
 
 // Start implements [caddy.App]. It changes nothing: Caddy starts its apps in any
@@ -115,6 +127,7 @@ func (a *App) begin() {
 		for _, c := range a.claims {
 			if err := c.state.adopt(c); err != nil {
 				a.logger.Error("the pods stay those of the configuration before", zap.Error(err))
+				c.searched.all() // nobody will search
 			}
 		}
 	})
@@ -154,6 +167,7 @@ func (a *App) Stop() error {
 func (a *App) end() {
 	a.decide.Do(func() { close(a.decided) })
 	for _, c := range a.claims {
+		c.searched.all()
 		if err := c.state.abandon(c); err != nil {
 			a.logger.Error("going back to the configuration before", zap.Error(err))
 		}

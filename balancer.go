@@ -36,7 +36,9 @@ type balancer struct {
 	bodies bodyMemory
 
 	mu     sync.Mutex
-	claims []*claim // configurations that have begun, the newest last
+	claims []*claim    // configurations that have begun, the newest last
+	pods   []fleet.Pod // the fleet's, as they were given to it
+	found  finds       // by their sources
 	chain  chain.Options
 	stop   context.CancelFunc
 	newest settings // those in effect
@@ -53,6 +55,7 @@ func loadBalancer(name string, s settings) (*balancer, error) {
 			fleet:  fleet.New(fleet.Options{Index: blocks, Sessions: s.sessions}),
 			chain:  s.chain,
 			newest: s,
+			found:  finds{},
 		}
 		b.health = health.New(b.fleet, b.turned)
 		return b, nil
@@ -81,7 +84,10 @@ func allBalancers() []*balancer {
 
 // fits says whether the balancer could adopt c.
 func (b *balancer) fits(c *claim) error {
-	if err := b.fleet.Fits(c.pods); err != nil {
+	b.mu.Lock()
+	pods, _ := c.podsWith(b.found)
+	b.mu.Unlock()
+	if err := b.fleet.Fits(pods); err != nil {
 		return fmt.Errorf("balancer %q: %w", b.name, err)
 	}
 	return nil
@@ -91,10 +97,12 @@ func (b *balancer) fits(c *claim) error {
 func (b *balancer) adopt(c *claim) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.inherit(c)
 	if err := b.apply(c); err != nil {
 		return err
 	}
 	b.claims = append(b.claims, c)
+	b.watch(c)
 	if b.stop == nil {
 		var ctx context.Context
 		ctx, b.stop = context.WithCancel(context.Background())
@@ -109,6 +117,10 @@ func (b *balancer) adopt(c *claim) error {
 func (b *balancer) abandon(c *claim) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	defer b.prune()
+	if c.unwatch != nil {
+		c.unwatch()
+	}
 	newest := len(b.claims) > 0 && b.claims[len(b.claims)-1] == c
 	b.claims = slices.DeleteFunc(b.claims, func(other *claim) bool { return other == c })
 	if !newest || len(b.claims) == 0 {
@@ -119,9 +131,9 @@ func (b *balancer) abandon(c *claim) error {
 
 // apply makes the parts what c wants. Guarded by mu.
 func (b *balancer) apply(c *claim) error {
-	diff, err := b.fleet.Apply(time.Now(), c.pods)
+	diff, err := b.setPods(c)
 	if err != nil {
-		return fmt.Errorf("balancer %q: %w", b.name, err)
+		return err
 	}
 	b.fleet.SetRings(c.rings...)
 	b.newest = c.settings
@@ -138,11 +150,7 @@ func (b *balancer) apply(c *claim) error {
 		b.fleet.Forget()
 	}
 	b.health.Configure(c.settings.health, c.prober)
-	b.health.Set(watched(b.fleet))
-	if len(diff.Added)+len(diff.Removed) > 0 {
-		c.logger.Info("pods changed", zap.String("balancer", b.name),
-			zap.Strings("added", diff.Added), zap.Strings("removed", diff.Removed))
-	}
+	b.havePods(c, diff)
 	return nil
 }
 

@@ -92,6 +92,9 @@ func init() {
 //	            node         <name>
 //	            zone         <name>
 //	        }
+//	        # finds further pods while the balancer runs; also in prefill and decode
+//	        discover dns  <name> <port> { ... }
+//	        discover file <path>
 //	    }
 //	    dispatch {
 //	        connector           nixl|plain

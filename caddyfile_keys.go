@@ -1,16 +1,20 @@
 package calinix
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"strconv"
 	"strings"
 
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/dustin/go-humanize"
 
 	"github.com/calinix/caddy-calinix/config"
+	"github.com/calinix/caddy-calinix/discovery"
 )
 
 // keyParser fills sections of the configuration's schema from Caddyfile tokens:
@@ -76,6 +80,12 @@ func (p *keyParser) parse(fields []config.Field, path string) (own bool, err err
 		if pods, ok := f.Ptr.(*[]config.Pod); ok {
 			if p.d.Val() == "pod" {
 				return true, p.podLine(pods, join(path, f.JSON))
+			}
+			continue
+		}
+		if sources, ok := f.Ptr.(*[]json.RawMessage); ok {
+			if p.d.Val() == f.JSON {
+				return true, p.sourceLine(sources, join(path, f.JSON))
 			}
 			continue
 		}
@@ -270,6 +280,29 @@ func (p *keyParser) podLine(pods *[]config.Pod, list string) error {
 		return err
 	}
 	*pods = append(*pods, pod)
+	return nil
+}
+
+// sourceLine reads what finds pods: discover, the name of the source, and what
+// that source's module reads itself.
+func (p *keyParser) sourceLine(sources *[]json.RawMessage, list string) error {
+	path := fmt.Sprintf("%s[%d]", list, len(*sources))
+	if err := p.note(path); err != nil {
+		return err
+	}
+	if !p.d.NextArg() {
+		return p.errorf(path, "want discover <source> ..., with the name of a source such as dns or file")
+	}
+	name := p.d.Val()
+	id := discovery.Namespace + "." + name
+	if _, err := caddy.GetModule(id); err != nil {
+		return p.errorf(path, noSource, name)
+	}
+	module, err := caddyfile.UnmarshalModule(p.d, id)
+	if err != nil {
+		return err
+	}
+	*sources = append(*sources, caddyconfig.JSONModuleObject(module, "source", name, nil))
 	return nil
 }
 

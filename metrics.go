@@ -1,10 +1,12 @@
 package calinix
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/calinix/caddy-calinix/fleet"
 	"github.com/calinix/caddy-calinix/outcome"
 )
 
@@ -20,6 +22,8 @@ type metrics struct {
 	keys            *prometheus.CounterVec
 	fallbacks       *prometheus.CounterVec
 	ringPicks       *prometheus.CounterVec
+	podChanges      *prometheus.CounterVec
+	refreshes       *prometheus.HistogramVec
 }
 
 // shared is the one instance: balancers of several configurations of one
@@ -61,13 +65,43 @@ func newMetrics() *metrics {
 			Name: "calinix_ring_picks_total",
 			Help: "Picks by a key on the ring: at the pod to which it belongs (home), or at another one because that had its share of the load (passed).",
 		}, []string{"balancer", "result"}),
+		podChanges: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "calinix_endpoint_changes_total",
+			Help: "Pods that came (added) and went (removed), by the model that they name (empty for any).",
+		}, []string{"balancer", "model", "change_type"}),
+		refreshes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "calinix_endpoint_refresh_duration_seconds",
+			Help:    "Time from a source's report of pods to their being the balancer's.",
+			Buckets: []float64{1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1},
+		}, []string{"balancer"}),
 	}
+}
+
+// changed counts those of the pods whose ids are given, under each of their models.
+func (m *metrics) changed(balancer, change string, pods []fleet.Pod, ids []string) {
+	for _, p := range pods {
+		if slices.Contains(ids, p.ID) {
+			for _, model := range modelLabels(p.Models) {
+				m.podChanges.WithLabelValues(balancer, model, change).Inc()
+			}
+		}
+	}
+}
+
+// modelLabels are the values of the label model for a pod: its models, or "" for
+// one that takes any.
+func modelLabels(models []string) []string {
+	if len(models) == 0 {
+		return []string{""}
+	}
+	return models
 }
 
 // register adds every collector to the registry of a configuration.
 func (m *metrics) register(reg *prometheus.Registry) error {
 	for _, c := range []prometheus.Collector{
-		m.requests, m.decisions, m.prefixBlocks, m.retries, m.prefillFailures, m.keys, m.fallbacks, m.ringPicks, gauges{},
+		m.requests, m.decisions, m.prefixBlocks, m.retries, m.prefillFailures, m.keys, m.fallbacks, m.ringPicks,
+		m.podChanges, m.refreshes, gauges{},
 	} {
 		if err := reg.Register(c); err != nil {
 			return err
@@ -94,6 +128,7 @@ func (h *Handler) count(m mode, kind outcome.Leg, pod, code string) {
 var (
 	podInflight = prometheus.NewDesc("calinix_pod_inflight", "Legs that now run at the pod, by the role in which.", []string{"balancer", "pod", "role"}, nil)
 	podUp       = prometheus.NewDesc("calinix_pod_up", "1 while the pod is up, 0 while it is down.", []string{"balancer", "pod", "role"}, nil)
+	podCount    = prometheus.NewDesc("calinix_endpoint_count", "Pods that are known, up or not, by the model that they serve (empty for any).", []string{"balancer", "model"}, nil)
 	indexBlocks = prometheus.NewDesc("calinix_index_blocks", "Distinct blocks in the prefix index.", []string{"balancer"}, nil)
 	ringChanges = prometheus.NewDesc("calinix_ring_changes_total", "How often the pods on the ring of hashes have changed.", []string{"balancer", "virtual_nodes"}, nil)
 	ringMoved   = prometheus.NewDesc("calinix_ring_moved_ratio_total", "Shares of all keys that these changes moved to another pod, added up: 1 is all keys once.", []string{"balancer", "virtual_nodes"}, nil)
@@ -110,6 +145,7 @@ func (gauges) Describe(out chan<- *prometheus.Desc) {
 	out <- podUp
 	out <- ringChanges
 	out <- ringMoved
+	out <- podCount
 	out <- indexBlocks
 	out <- indexBytes
 }
@@ -120,7 +156,11 @@ func (gauges) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
 	for _, b := range allBalancers() {
+		count := map[string]int{}
 		for _, s := range b.fleet.Snapshot() {
+			for _, model := range modelLabels(s.Models) {
+				count[model]++
+			}
 			up := 0.0
 			if s.Up {
 				up = 1
@@ -137,6 +177,9 @@ func (gauges) Collect(out chan<- prometheus.Metric) {
 			nodes := strconv.Itoa(r.Nodes)
 			out <- prometheus.MustNewConstMetric(ringChanges, prometheus.CounterValue, float64(r.Changes), b.name, nodes)
 			out <- prometheus.MustNewConstMetric(ringMoved, prometheus.CounterValue, r.Moved, b.name, nodes)
+		}
+		for model, n := range count {
+			gauge(podCount, float64(n), b.name, model)
 		}
 		gauge(indexBlocks, float64(b.blocks.Blocks()), b.name)
 		gauge(indexBytes, float64(b.blocks.Bytes()), b.name)

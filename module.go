@@ -58,6 +58,7 @@ type Handler struct {
 	legs      *reverseproxy.Handler // sends prefill legs: Proxy without response handlers
 	transport *podTransport
 	app       *App
+	claim     *claim
 	state     *balancer
 	metrics   *metrics
 	logger    *zap.Logger
@@ -124,9 +125,10 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		return fmt.Errorf("loading the calinix app: %w", err)
 	}
 	h.app = app.(*App)
-	if h.state, err = h.app.claim(h); err != nil {
+	if h.claim, err = h.app.claim(ctx, h); err != nil {
 		return err
 	}
+	h.state = h.claim.state
 	name := h.effective.Name
 	h.decisionTime = h.metrics.decisions.WithLabelValues(name)
 	h.blocksHit = h.metrics.prefixBlocks.WithLabelValues(name, "hit")
@@ -220,7 +222,12 @@ func (h *Handler) provisionProxy(ctx caddy.Context) error {
 	return nil
 }
 
+// hasTLSPods tells whether a pod may speak TLS. What sources will find is not
+// known yet.
 func (h *Handler) hasTLSPods() bool {
+	if len(h.effective.Sources()) > 0 {
+		return true
+	}
 	for _, m := range h.effective.Members() {
 		if a, err := config.ParseURL(m.URL); err == nil && a.Scheme == "https" {
 			return true
@@ -256,6 +263,7 @@ func (h *Handler) modeFor(wanted mode) mode {
 // ServeHTTP implements [caddyhttp.MiddlewareHandler].
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	h.app.await(r.Context())
+	h.claim.searched.await(r.Context())
 	x := &exchange{h: h, w: w, r: r, next: next}
 	defer x.release()
 	x.serveRequest()

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"reflect"
+	"slices"
 )
 
 // Agree checks that two places that share a balancer's state, because they give
@@ -12,6 +13,10 @@ import (
 func Agree(a, b *Balancer) error {
 	ea, eb := a.Defaults(), b.Defaults()
 	if p := podsDiffer(ea.Members(), eb.Members()); p != nil {
+		p.Message += fmt.Sprintf(" of balancer %q", ea.Name)
+		return p
+	}
+	if p := sourcesDiffer(ea.Sources(), eb.Sources()); p != nil {
 		p.Message += fmt.Sprintf(" of balancer %q", ea.Name)
 		return p
 	}
@@ -44,6 +49,22 @@ func podsDiffer(a, b []Member) *Problem {
 	for _, m := range b {
 		if _, ok := byID[m.ID]; ok {
 			return &Problem{Message: fmt.Sprintf("pod %q is missing here, but not in another place", m.ID)}
+		}
+	}
+	return nil
+}
+
+// sourcesDiffer is podsDiffer for what finds pods.
+func sourcesDiffer(a, b []Source) *Problem {
+	same := func(x Source) func(Source) bool { return func(y Source) bool { return x.Key == y.Key } }
+	for _, s := range a {
+		if !slices.ContainsFunc(b, same(s)) {
+			return &Problem{Path: s.Path + ".discover", Message: fmt.Sprintf("source %s is missing or described differently in another place", s.Name)}
+		}
+	}
+	for _, s := range b {
+		if !slices.ContainsFunc(a, same(s)) {
+			return &Problem{Path: s.Path + ".discover", Message: fmt.Sprintf("source %s is missing or described differently here, but not in another place", s.Name)}
 		}
 	}
 	return nil

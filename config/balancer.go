@@ -1,5 +1,7 @@
 package config
 
+import "encoding/json"
+
 // Balancer is the configuration of one balancer. A nil pointer, an empty string
 // or an empty list means that the user said nothing about it; [Balancer.Defaults]
 // gives the values that then hold. Values behind the pointers are shared between
@@ -250,6 +252,10 @@ type Single struct {
 	Mode string `json:"-" yaml:"mode"`
 
 	Pods []Pod `json:"pods,omitempty" yaml:"pods"`
+
+	// What finds further pods while the balancer runs: objects with the name of a
+	// source (dns, file, or one that was built in) in "source", and its keys.
+	Discover []json.RawMessage `json:"discover,omitempty" yaml:"discover"`
 }
 
 // Dispatch describes disaggregated serving: a prefill leg, then a decode leg.
@@ -282,6 +288,9 @@ type Dispatch struct {
 // Pods lists the pods of one leg.
 type Pods struct {
 	Pods []Pod `json:"pods,omitempty" yaml:"pods"`
+
+	// What finds further pods while the balancer runs: see Single.
+	Discover []json.RawMessage `json:"discover,omitempty" yaml:"discover"`
 }
 
 // Pod is one engine behind the balancer.

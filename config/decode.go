@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding/json"
 	"math"
 	"strconv"
 	"strings"
@@ -126,6 +127,12 @@ func (d *decoder) value(n *yaml.Node, f Field, at position) {
 			}
 		}
 		*ptr = m
+	case *[]json.RawMessage:
+		d.list(n, at, func(n *yaml.Node, at position) {
+			if raw, ok := d.object(n, at); ok {
+				*ptr = append(*ptr, raw)
+			}
+		})
 	case *[]Pod:
 		d.list(n, at, func(n *yaml.Node, at position) {
 			*ptr = append(*ptr, Pod{})
@@ -139,6 +146,39 @@ func (d *decoder) value(n *yaml.Node, f Field, at position) {
 		section, _ := f.Section()
 		d.mapping(n, Fields(section), at)
 	}
+}
+
+// object turns a mapping whose keys another one knows into JSON, its own keys
+// spelled as JSON has them.
+func (d *decoder) object(n *yaml.Node, at position) (json.RawMessage, bool) {
+	before := len(d.faults)
+	members := map[string]any{}
+	for _, p := range d.pairs(n, at.key) {
+		var v any
+		if err := p.value.Decode(&v); err != nil {
+			d.fault(p.value, join(at.key, p.key.Value), "%v", err)
+			continue
+		}
+		members[snakeCase(p.key.Value)] = v
+	}
+	raw, err := json.Marshal(members)
+	if err != nil {
+		d.fault(n, at.key, "has no form in JSON: %v", err)
+	}
+	return raw, len(d.faults) == before
+}
+
+// snakeCase spells a camelCase key of config.yaml as JSON and the Caddyfile do.
+func snakeCase(key string) string {
+	var b strings.Builder
+	for _, r := range key {
+		if r >= 'A' && r <= 'Z' {
+			b.WriteByte('_')
+			r += 'a' - 'A'
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
 }
 
 // podID returns the id of a pod before the pod is decoded, for messages.

@@ -103,7 +103,7 @@ func (b *Balancer) Defaults() *Balancer {
 	e.Hashing = e.Hashing.defaults()
 	e.EngineMetrics = e.EngineMetrics.defaults()
 	if b.Single != nil {
-		e.Single = &Single{Pods: effectivePods(b.Single.Pods)}
+		e.Single = &Single{Pods: effectivePods(b.Single.Pods), Discover: b.Single.Discover}
 	}
 	if d := e.Dispatch; d != nil {
 		fillString(&d.Connector, DefaultConnector)
@@ -211,7 +211,9 @@ func (m *EngineMetrics) defaults() *EngineMetrics {
 }
 
 func (p *Pods) defaults() *Pods {
-	return &Pods{Pods: effectivePods(orEmpty(p).Pods)}
+	e := orEmpty(p)
+	e.Pods = effectivePods(e.Pods)
+	return e
 }
 
 // effectivePods returns a copy of pods with their defaults.

@@ -40,8 +40,12 @@ func (b *Balancer) Members() []Member {
 	return members
 }
 
-// HasSingle tells whether requests can be served in single mode.
+// HasSingle tells whether requests can be served in single mode: it has pods, or
+// sources that may find some.
 func (b *Balancer) HasSingle() bool {
+	if b.discovers("single") {
+		return true
+	}
 	for _, m := range b.Members() {
 		if m.Single {
 			return true
@@ -56,8 +60,9 @@ func (b *Balancer) HasDispatch() bool {
 	return prefill && decode
 }
 
-// legs tells which legs have pods.
+// legs tells which legs have pods, or sources that may find some.
 func (b *Balancer) legs() (prefill, decode bool) {
+	prefill, decode = b.discovers("dispatch.prefill"), b.discovers("dispatch.decode")
 	for _, m := range b.Members() {
 		prefill = prefill || m.Prefill
 		decode = decode || m.Decode

@@ -45,11 +45,11 @@ func TestModes(t *testing.T) {
 		mode             string
 	}{
 		{"single", Balancer{Single: &Single{Pods: pod("a", nil)}}, true, false, "single"},
-		{"legs", Balancer{Dispatch: &Dispatch{Prefill: &Pods{pod("p", nil)}, Decode: &Pods{pod("d", nil)}}}, false, true, "dispatch"},
-		{"one pod for both legs", Balancer{Dispatch: &Dispatch{Prefill: &Pods{pod("p", both)}}}, false, true, "dispatch"},
+		{"legs", Balancer{Dispatch: &Dispatch{Prefill: &Pods{Pods: pod("p", nil)}, Decode: &Pods{Pods: pod("d", nil)}}}, false, true, "dispatch"},
+		{"one pod for both legs", Balancer{Dispatch: &Dispatch{Prefill: &Pods{Pods: pod("p", both)}}}, false, true, "dispatch"},
 		{"capabilities without a section", Balancer{Single: &Single{Pods: pod("a", both)}}, true, false, "single"},
 		{"capabilities with a section", Balancer{Single: &Single{Pods: pod("a", both)}, Dispatch: &Dispatch{}}, true, true, "single"},
-		{"an empty list", Balancer{Single: &Single{}, Dispatch: &Dispatch{Prefill: &Pods{pod("p", both)}}}, false, true, "dispatch"},
+		{"an empty list", Balancer{Single: &Single{}, Dispatch: &Dispatch{Prefill: &Pods{Pods: pod("p", both)}}}, false, true, "dispatch"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if err := c.b.Validate(); err != nil {

@@ -31,6 +31,7 @@ func (b *Balancer) Validate() error {
 	c.dispatch(b.Dispatch)
 	c.modes(b)
 	c.pods(b)
+	c.sources(b)
 	c.unavailable(b)
 	if len(c.problems) > 0 {
 		return c.problems

@@ -7,11 +7,14 @@ import (
 
 // pods checks each pod, and what no two pods of a balancer may share.
 func (c *checker) pods(b *Balancer) {
-	members := b.Members()
 	limit := MaxPods
 	if r := b.CacheRegistry; r != nil && r.MaxPods != nil {
 		limit = min(limit, max(*r.MaxPods, 1))
 	}
+	c.members(b.Members(), limit)
+}
+
+func (c *checker) members(members []Member, limit int) {
 	paths := make(map[string]string, len(members))
 	for i, m := range members {
 		c.pod = m.ID
