@@ -35,8 +35,8 @@ func (m *bodyMemory) give(n int64) { m.used.Add(-n) }
 // fits reports whether n bytes are to be had now, without taking them.
 func (m *bodyMemory) fits(n, limit int64) bool { return m.used.Load()+n <= limit }
 
-// body is a request's body, held whole: the prompt is read from it, and every
-// leg and repeat sends it again from the start.
+// body is a request's body, held whole until the answer to it has begun: the
+// prompt is read from it, and every leg and repeat sends it again from the start.
 type body struct {
 	raw     []byte // as the client sent it
 	decoded []byte // raw after its Content-Encoding was undone; raw itself without one; nil if it cannot be
@@ -45,14 +45,21 @@ type body struct {
 	held    int64 // bytes reserved of memory
 }
 
-// release gives the reserved memory back. The bytes themselves are left to the
-// garbage collector: a transport's write loop may still hold them after its
+// release gives the reserved memory back, and lets go of the bytes. They are left
+// to the garbage collector: a transport's write loop may still hold them after its
 // round trip has returned.
 func (b *body) release() {
-	if b.memory != nil {
-		b.memory.give(b.held)
-		b.held = 0
+	b.raw, b.decoded = nil, nil
+	b.shrink(0)
+}
+
+// size is how many bytes there are.
+func (b *body) size() int64 {
+	n := int64(len(b.raw))
+	if len(b.decoded) > 0 && (n == 0 || &b.raw[0] != &b.decoded[0]) {
+		n += int64(len(b.decoded))
 	}
+	return n
 }
 
 // bodyLimits are the bounds of reading one body.
@@ -62,42 +69,47 @@ type bodyLimits struct {
 }
 
 const (
-	firstRead  = 4 << 10 // buffer of a body whose length is not announced
-	leastGrow  = 64      // of such a buffer, when memory runs short
-	trustedLen = 1 << 20 // an announced length up to this is reserved and allocated at once, beyond as it arrives
+	firstRead = 4 << 10 // first part of a body whose length is not announced
+	mostRead  = 1 << 20 // largest part of one
+	leastRead = 32      // smallest part, when memory runs short
+
+	trustedLen = 64 << 10 // an announced length up to this is allocated at once
+	growth     = 4        // beyond, the buffer grows by this factor as it fills
 )
 
-// readBody reads r's body whole. The memory is reserved by Content-Length as far
-// as trustedLen, beyond that, and without one, as the body is read: a few clients
-// that announce much and send little must not keep all others out. What is
-// announced and would not fit now is refused at once. Errors: errBodyTooLarge,
-// errBodyMemory, or what reading from the client gave.
+// readBody reads r's body whole. What is announced and would not fit now is
+// refused at once. The memory is reserved as the buffer grows: a few clients that
+// announce much and send little must not keep all others out. Errors:
+// errBodyTooLarge, errBodyMemory, or what reading from the client gave.
 func readBody(r *http.Request, m *bodyMemory, lim bodyLimits) (*body, error) {
 	b := &body{memory: m}
 	if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 || r.Method == http.MethodConnect {
 		return b, nil // what follows a CONNECT is a tunnel, and has no end
 	}
-	if r.ContentLength > lim.maxBytes {
-		return nil, errBodyTooLarge
+	err := b.read(r, lim)
+	if err == nil {
+		b.decoded, b.coded, err = b.decode(r.Context(), r.Header, lim)
 	}
-	if !m.fits(r.ContentLength, lim.memory) {
-		return nil, errBodyMemory
-	}
-	if err := b.reserve(min(max(r.ContentLength, 0), trustedLen), lim); err != nil {
-		return nil, err
-	}
-	raw, err := b.readAll(r.Body, r.ContentLength, lim)
-	if err != nil {
-		b.release()
-		return nil, err
-	}
-	b.raw = raw
-	b.decoded, b.coded, err = b.decode(r.Context(), r.Header, lim)
 	if err != nil {
 		b.release()
 		return nil, err
 	}
 	return b, nil
+}
+
+func (b *body) read(r *http.Request, lim bodyLimits) (err error) {
+	if r.ContentLength < 0 {
+		b.raw, err = b.readAll(r.Body, lim)
+		return err
+	}
+	if r.ContentLength > lim.maxBytes {
+		return errBodyTooLarge
+	}
+	if !b.memory.fits(r.ContentLength, lim.memory) {
+		return errBodyMemory
+	}
+	b.raw, err = b.readAnnounced(r.Body, r.ContentLength, lim)
+	return err
 }
 
 // reserve makes sure that n bytes are reserved in all.
@@ -112,15 +124,17 @@ func (b *body) reserve(n int64, lim bodyLimits) error {
 	return nil
 }
 
-// reserveUpTo reserves memory for a buffer of n bytes, beside base others, that
-// is to grow to want, or by less if there is not so much, and returns its size.
-func (b *body) reserveUpTo(want, n, base int64, lim bodyLimits) (int64, error) {
+// enlarge reserves memory for n bytes and want more, or for fewer more, but at
+// least that many, if there is not so much, and returns how many more.
+func (b *body) enlarge(n, want, least int64, lim bodyLimits) (int64, error) {
 	for {
-		err := b.reserve(base+want, lim)
-		if err == nil || want-n <= leastGrow {
-			return want, err
+		err := b.reserve(n+want, lim)
+		if err == nil {
+			return want, nil
 		}
-		want = n + (want-n)/2
+		if want /= 2; want < least {
+			return 0, err
+		}
 	}
 }
 
@@ -132,55 +146,76 @@ func (b *body) shrink(n int64) {
 	}
 }
 
-// readAll reads src to its end into one slice. length is the announced one, of
-// which trustedLen are reserved, -1 if unknown. Memory is reserved as the buffer
-// grows; what was too much is given back in the end.
-func (b *body) readAll(src io.Reader, length int64, lim bodyLimits) (_ []byte, err error) {
-	base := int64(0) // reserved for other bytes of this body
-	size := min(length, trustedLen)
-	if length < 0 {
-		base = int64(len(b.raw))
-		if size, err = b.reserveUpTo(min(firstRead, lim.maxBytes+1), 0, base, lim); err != nil {
+// readAnnounced reads the length bytes of src into one slice, which grows as they
+// come.
+func (b *body) readAnnounced(src io.Reader, length int64, lim bodyLimits) ([]byte, error) {
+	first, err := b.enlarge(0, min(length, trustedLen), length, lim)
+	if err != nil {
+		return nil, err
+	}
+	buf := make([]byte, first)
+	n, err := fill(src, buf)
+	for have := int64(n); err == nil && have < length; have = int64(n) {
+		want := min(growth*have, length) - have
+		if want, err = b.enlarge(have, want, max(have/8, leastRead), lim); err != nil {
 			return nil, err
 		}
+		bigger := make([]byte, have+want)
+		copy(bigger, buf)
+		buf = bigger
+		var read int
+		read, err = fill(src, buf[n:])
+		n += read
 	}
-	buf := make([]byte, 0, size)
-	for {
-		if len(buf) == cap(buf) {
-			if int64(len(buf)) == length {
-				return buf, atEnd(src)
-			}
-			if size, err = b.grown(int64(len(buf)), length, base, lim); err != nil {
-				return nil, err
-			}
-			bigger := make([]byte, len(buf), size)
-			copy(bigger, buf)
-			buf = bigger
+	switch {
+	case errors.Is(err, io.EOF):
+		return buf[:n], nil
+	case err != nil:
+		return nil, fmt.Errorf("reading request body: %w", err)
+	default:
+		return buf, atEnd(src)
+	}
+}
+
+// readAll reads src, of unknown length, to its end into one slice. Memory is
+// reserved as it comes, beside what b.raw takes: in parts, each about as large as
+// all before it, which are put together in the end.
+func (b *body) readAll(src io.Reader, lim bodyLimits) ([]byte, error) {
+	var parts [][]byte
+	total, base := int64(0), int64(len(b.raw))
+	for want := min(firstRead, lim.maxBytes+1); ; want = min(total, mostRead, lim.maxBytes+1-total) {
+		size, err := b.enlarge(base+total, want, leastRead, lim)
+		if err != nil {
+			return nil, err
 		}
-		n, err := src.Read(buf[len(buf):cap(buf)])
-		buf = buf[:len(buf)+n]
+		part := make([]byte, size)
+		n, err := fill(src, part)
+		total += int64(n)
+		parts = append(parts, part[:n])
 		switch {
-		case int64(len(buf)) > lim.maxBytes:
+		case total > lim.maxBytes:
 			return nil, errBodyTooLarge
-		case errors.Is(err, io.EOF) && length < 0:
-			b.shrink(base + int64(len(buf)))
-			return bytes.Clone(buf), nil
 		case errors.Is(err, io.EOF):
-			return buf, nil
+			b.shrink(base + total)
+			return bytes.Join(parts, nil), nil
 		case err != nil:
 			return nil, fmt.Errorf("reading request body: %w", err)
 		}
 	}
 }
 
-// grown reserves memory for a full buffer of n bytes to grow to about twice its
-// size, and returns its new size.
-func (b *body) grown(n, length, base int64, lim bodyLimits) (int64, error) {
-	if length >= 0 {
-		size := min(2*n, length)
-		return size, b.reserve(size, lim)
+// fill reads from src until p is full. Unlike that of [io.ReadFull] the error is
+// src's own, which tells an end from a broken body.
+func fill(src io.Reader, p []byte) (n int, err error) {
+	for n < len(p) && err == nil {
+		var read int
+		read, err = src.Read(p[n:])
+		n += read
 	}
-	return b.reserveUpTo(min(2*n, lim.maxBytes+1), n, base, lim)
+	if n == len(p) && errors.Is(err, io.EOF) {
+		err = nil // it will say so again
+	}
+	return n, err
 }
 
 // atEnd reads the end of a body of which all announced bytes have been read:

@@ -39,7 +39,7 @@ func (b *body) decode(ctx context.Context, h http.Header, lim bodyLimits) (plain
 		return nil, err, nil
 	}
 	defer src.Close()
-	plain, err = b.readAll(src, -1, lim)
+	plain, err = b.readAll(src, lim)
 	switch {
 	case errors.Is(err, errBodyTooLarge), errors.Is(err, errBodyMemory):
 		return nil, nil, err

@@ -18,14 +18,22 @@ import (
 // whose answer reaches nobody, then a decode leg at another, whose answer the
 // client gets. Requests that do not generate one text go to one decode pod.
 func (x *exchange) disaggregate() {
+	// Each leg's body is a copy, of which there is one at a time. One that would
+	// not fit at all has the memory to itself.
+	room := min(x.body.size()+int64(len(x.body.decoded)), x.h.bodies.memory)
+	if err := x.body.reserve(room, x.h.bodies); err != nil {
+		x.refuse(x.leg(), outcome.Rejected, x.bodyError(err))
+		return
+	}
 	payload, unfit := x.stripped()
 	if unfit != nil {
 		x.refuse(outcome.Decode, outcome.Rejected, unfit)
 		return
 	}
-	if !x.work.request.Generates {
+	if !x.asked.generates {
 		x.prompt = false // by load alone
-		x.serve(outcome.Decode, fleet.Decode, payload, nil)
+		x.carry(payload)
+		x.serve(outcome.Decode, fleet.Decode, nil)
 		return
 	}
 	prefill, decode, refused := x.pair()
@@ -37,6 +45,7 @@ func (x *exchange) disaggregate() {
 		x.refuse(refused.leg, outcome.NoPod, refused.answer)
 		return
 	}
+	x.picked()
 	x.route.decode = decode.Pod().ID
 	reply, done := x.prefill(prefill, decode, payload)
 	if done {
@@ -48,7 +57,16 @@ func (x *exchange) disaggregate() {
 		x.refuse(outcome.Decode, outcome.Rejected, &apiError{status: http.StatusBadGateway, code: "prefill_reply_unusable", message: err.Error()})
 		return
 	}
-	x.serve(outcome.Decode, fleet.Decode, payload, decode)
+	x.carry(payload)
+	x.serve(outcome.Decode, fleet.Decode, decode)
+}
+
+// carry makes payload the body of the last leg; nothing else is needed of the
+// client's from then on.
+func (x *exchange) carry(payload []byte) {
+	x.payload = payload
+	x.body.raw, x.body.decoded = nil, nil
+	x.body.shrink(int64(len(payload)))
 }
 
 // stripped is the client's body without the members that only Calinix may set.
@@ -114,7 +132,7 @@ const prefillTries = 2
 func (x *exchange) prefill(lease, decode *fleet.Lease, stripped []byte) (reply dispatch.Handover, done bool) {
 	ctx, cancel := until(x.r.Context(), x.h.prefillTimeout)
 	defer cancel()
-	payload, err := x.h.connector.Prefill(nil, x.work.request.API, stripped)
+	payload, err := x.h.connector.Prefill(nil, x.asked.api, stripped)
 	if err != nil {
 		now := x.h.now()
 		lease.End(now, outcome.Unsent)
@@ -227,5 +245,6 @@ func (x *exchange) withoutPrefill(why outcome.Outcome, payload []byte, decode *f
 	}
 	x.route.mark = decodeOnlyMark
 	x.route.prefill = ""
-	x.serve(outcome.Decode, fleet.Decode, payload, decode)
+	x.carry(payload)
+	x.serve(outcome.Decode, fleet.Decode, decode)
 }

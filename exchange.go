@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"runtime"
 	"sync"
 	"time"
 
@@ -28,7 +29,13 @@ type exchange struct {
 	next caddyhttp.Handler
 
 	body    *body
-	work    *work // pooled; nil once released
+	payload []byte // what the leg carries that the client's answer is to come from
+	asked   asked
+	// request and chain are pooled. The request is given back when the pods are
+	// picked, the chain when the answer has begun; both are nil then.
+	request *prompt.Request
+	chain   *chain.Chain
+	heavy   bool // holds a place in heavies
 	route   route
 	rules   *rules
 	told    routingHeaders // what the client's headers say
@@ -42,26 +49,67 @@ type exchange struct {
 	err    error // of a response handler, for the site's error routes
 }
 
-// work holds what is expensive to make anew for each request.
-type work struct {
-	request prompt.Request
-	chain   chain.Chain
+// asked is what the legs need to know of what the client asked for.
+type asked struct {
+	api       prompt.API
+	generates bool // one text
+	stream    bool
+	key       uint64 // of the prompt
+	tokens    int    // of the prompt
 }
 
-var works = sync.Pool{New: func() any { return new(work) }}
+// What is expensive to make anew for each request.
+var (
+	requests = sync.Pool{New: func() any { return new(prompt.Request) }}
+	chains   = sync.Pool{New: func() any { return new(chain.Chain) }}
+)
 
 // keptBlocks is the longest chain whose memory is kept for the next request.
-const keptBlocks = 1 << 16
+const keptBlocks = 1 << 13
 
-// putBack gives the work to the next request, with nothing of this one's, and no
-// more memory than usual requests need.
-func (w *work) putBack() {
-	if len(w.chain.Hashes()) > keptBlocks {
-		return
+// heavies holds a place for each large body between being read and a pod being
+// picked: in that time its prompt takes as much memory once more. More at once
+// than there are processors would not be faster.
+var heavies = make(chan struct{}, runtime.GOMAXPROCS(0))
+
+// heavyBody is the size from which on a body is a large one.
+const heavyBody = 256 << 10
+
+// picked gives back what was needed to pick pods; of a further pick the chain
+// tells enough.
+func (x *exchange) picked() {
+	if x.prompt && x.h.indexed {
+		x.chain.Finish()
 	}
-	w.request.Reset()
-	w.chain.Reset(chain.Options{}, 0, nil)
-	works.Put(w)
+	x.parted()
+}
+
+// parted gives back what was made of the body.
+func (x *exchange) parted() {
+	if x.request != nil {
+		x.request.Reset()
+		requests.Put(x.request)
+		x.request = nil
+	}
+	if x.heavy {
+		x.heavy = false
+		<-heavies
+	}
+}
+
+// answering gives back what no further leg needs: the answer has begun.
+func (x *exchange) answering() {
+	x.payload = nil
+	if x.body != nil {
+		x.body.release()
+	}
+	if x.chain != nil {
+		if len(x.chain.Hashes()) <= keptBlocks {
+			x.chain.Reset(chain.Options{}, 0, nil)
+			chains.Put(x.chain)
+		}
+		x.chain = nil
+	}
 }
 
 // prepare reads the request: routing headers, body, prompt. It is stage one of
@@ -80,6 +128,14 @@ func (x *exchange) prepare() *apiError {
 	}
 	stripRoutingHeaders(x.r.Trailer)
 	x.body, x.read = b, x.h.now()
+	if len(b.decoded) >= heavyBody {
+		select {
+		case heavies <- struct{}{}:
+			x.heavy = true
+		case <-x.r.Context().Done():
+			return errClientGone
+		}
+	}
 	x.understand()
 	return nil
 }
@@ -98,16 +154,18 @@ func (x *exchange) takeHeaders() *apiError {
 
 // understand finds in the body what the decision needs.
 func (x *exchange) understand() {
-	x.work = works.Get().(*work)
-	req := &x.work.request
+	x.request, x.chain = requests.Get().(*prompt.Request), chains.Get().(*chain.Chain)
+	req := x.request
 	req.Parse(prompt.APIOf(x.r.Method, x.r.URL.Path), x.body.decoded)
 	x.rules = x.h.rules
 	session := sessionOf(x.told, req)
 	x.session = session.hash
 	x.key = keyFor(x.rules.strategy, session, req)
+	x.asked = asked{api: req.API, generates: req.Generates, stream: req.Stream}
 	if req.OK {
 		x.prompt = true
-		x.work.chain.Reset(x.h.chain, req.Seed, req.Text)
+		x.asked.key, x.asked.tokens = req.Key(), req.Tokens()
+		x.chain.Reset(x.h.chain, req.Seed, req.Text)
 	}
 	x.route.namespace = cacheNamespace(req.Model, x.h.chain.BlockSize)
 	x.route.policy = x.rules.strategy.String()
@@ -121,6 +179,7 @@ func (x *exchange) choose(role fleet.Role) (*fleet.Lease, error) {
 		return nil, err
 	}
 	x.decided(lease)
+	x.picked()
 	return lease, nil
 }
 
@@ -171,16 +230,16 @@ func (x *exchange) ask(role fleet.Role, tried index.Bitmap) fleet.Ask {
 		TieBreak: x.h.tieBreak,
 		TTFT:     x.h.ttft,
 		// A prefill leg's answer comes when the prompt is computed.
-		Whole: role != fleet.Prefill && !x.work.request.Stream,
+		Whole: role != fleet.Prefill && !x.asked.stream,
 	}
 	a.Hash, a.HasHash = x.key.hash, x.key.from != keyNone
 	a.VirtualNodes, a.LoadFactor = x.h.virtualNodes, x.h.loadFactor
 	if x.prompt && x.h.indexed {
-		a.Chain = &x.work.chain
+		a.Chain = x.chain
 	}
 	if x.prompt {
-		a.Key, a.HasKey = x.work.request.Key(), true
-		a.Tokens = x.work.request.Tokens()
+		a.Key, a.HasKey = x.asked.key, true
+		a.Tokens = x.asked.tokens
 	}
 	return a
 }
@@ -231,13 +290,8 @@ func (x *exchange) release() {
 	for _, l := range x.leases {
 		l.End(x.h.now(), outcome.Unsent) // has no effect unless something has panicked
 	}
-	if x.work != nil {
-		x.work.putBack()
-		x.work = nil
-	}
-	if x.body != nil {
-		x.body.release()
-	}
+	x.parted()
+	x.answering()
 	x.log()
 }
 

@@ -60,15 +60,15 @@ func (adminAPI) explain(w http.ResponseWriter, r *http.Request, b *balancer) err
 	}
 	out := explanation{Mode: x.route.mode, Chain: []string{}, Candidates: []candidateJSON{}}
 	if x.prompt {
-		x.work.chain.Complete()
-		for _, hash := range x.work.chain.Hashes() {
+		x.chain.Complete()
+		for _, hash := range x.chain.Hashes() {
 			out.Chain = append(out.Chain, hex64(hash))
 		}
 	}
 	switch {
 	case x.route.mode == modeSingle:
 		out.Pick.Pod, _ = x.explainRole(&out, fleet.Single, fleet.Ref{}, false)
-	case !x.work.request.Generates:
+	case !x.asked.generates:
 		x.prompt = false
 		out.Pick.Decode, _ = x.explainRole(&out, fleet.Decode, fleet.Ref{}, false)
 	default:

@@ -21,7 +21,8 @@ func (x *exchange) serveRequest() {
 		x.disaggregate()
 		return
 	}
-	x.serve(outcome.Single, legRole(outcome.Single), x.body.raw, nil)
+	x.payload = x.body.raw
+	x.serve(outcome.Single, legRole(outcome.Single), nil)
 }
 
 // leg is the leg under which a request is counted that ended before one was

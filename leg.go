@@ -24,7 +24,10 @@ type leg struct {
 	lease   *fleet.Lease
 	payload []byte                // the request's body on this leg; empty sends none
 	retryOn func(status int) bool // nil: every status is final
-	now     func() time.Time
+	// answering, if not nil, is told when the answer's body has begun, and
+	// nothing can be sent again.
+	answering func()
+	now       func() time.Time
 
 	keepHost bool // the user's header_up sets Host
 
@@ -66,6 +69,10 @@ func (l *leg) firstByte() {
 	if !l.begun && l.status < http.StatusBadRequest {
 		l.begun = true
 		l.lease.FirstByte(l.now())
+		if l.answering != nil {
+			l.payload = nil
+			l.answering()
+		}
 	}
 }
 
@@ -75,7 +82,37 @@ func (l *leg) bodyReader() io.ReadCloser {
 	if len(l.payload) == 0 {
 		return nil
 	}
-	return io.NopCloser(bytes.NewReader(l.payload))
+	p := new(payloadReader)
+	p.left.Store(bytes.NewReader(l.payload))
+	return p
+}
+
+// payloadReader lets go of the bytes when it is closed: the transport keeps the
+// request for as long as the answer runs.
+type payloadReader struct {
+	left atomic.Pointer[bytes.Reader] // nil once closed
+}
+
+// Read implements [io.Reader].
+func (p *payloadReader) Read(b []byte) (int, error) {
+	if r := p.left.Load(); r != nil {
+		return r.Read(b)
+	}
+	return 0, http.ErrBodyReadAfterClose
+}
+
+// WriteTo implements [io.WriterTo], which spares the transport a buffer.
+func (p *payloadReader) WriteTo(w io.Writer) (int64, error) {
+	if r := p.left.Load(); r != nil {
+		return r.WriteTo(w)
+	}
+	return 0, http.ErrBodyReadAfterClose
+}
+
+// Close implements [io.Closer]. It may be called while the bytes are still read.
+func (p *payloadReader) Close() error {
+	p.left.Store(nil)
+	return nil
 }
 
 // run sends the leg through proxy and returns how it ended. Until the pod has

@@ -132,6 +132,7 @@ var (
 	indexBlocks = prometheus.NewDesc("calinix_index_blocks", "Distinct blocks in the prefix index.", []string{"balancer"}, nil)
 	ringChanges = prometheus.NewDesc("calinix_ring_changes_total", "How often the pods on the ring of hashes have changed.", []string{"balancer", "virtual_nodes"}, nil)
 	ringMoved   = prometheus.NewDesc("calinix_ring_moved_ratio_total", "Shares of all keys that these changes moved to another pod, added up: 1 is all keys once.", []string{"balancer", "virtual_nodes"}, nil)
+	bodyBytes   = prometheus.NewDesc("calinix_body_bytes", "Bytes that are reserved for request bodies, of bodyMemoryBytes.", []string{"balancer"}, nil)
 	indexBytes  = prometheus.NewDesc("calinix_index_bytes", "Memory of the prefix index in bytes.", []string{"balancer"}, nil)
 )
 
@@ -148,6 +149,7 @@ func (gauges) Describe(out chan<- *prometheus.Desc) {
 	out <- podCount
 	out <- indexBlocks
 	out <- indexBytes
+	out <- bodyBytes
 }
 
 // Collect implements [prometheus.Collector].
@@ -183,5 +185,6 @@ func (gauges) Collect(out chan<- prometheus.Metric) {
 		}
 		gauge(indexBlocks, float64(b.blocks.Blocks()), b.name)
 		gauge(indexBytes, float64(b.blocks.Bytes()), b.name)
+		gauge(bodyBytes, float64(b.bodies.used.Load()), b.name)
 	}
 }

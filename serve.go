@@ -15,9 +15,9 @@ import (
 
 // serve sends the request to one pod after another of role until one has
 // answered or no further one may be tried, and answers the client. It is the
-// whole of single mode, and the decode leg of dispatch mode. lease, if it is
-// held already, names the first pod.
-func (x *exchange) serve(kind outcome.Leg, role fleet.Role, payload []byte, lease *fleet.Lease) {
+// whole of single mode, and the decode leg of dispatch mode. The leg carries the
+// payload; lease, if it is held already, names the first pod.
+func (x *exchange) serve(kind outcome.Leg, role fleet.Role, lease *fleet.Lease) {
 	var tried index.Bitmap
 	if lease == nil {
 		var err error
@@ -35,7 +35,7 @@ func (x *exchange) serve(kind outcome.Leg, role fleet.Role, payload []byte, leas
 		tried.Set(int(lease.Ref().Slot))
 		x.enroute(kind, lease)
 		next := x.spare(kind, role, try, &tried)
-		l := &leg{kind: kind, target: targetOf(lease), lease: lease, payload: payload, now: x.h.now, keepHost: x.h.keepHost}
+		l := &leg{kind: kind, target: targetOf(lease), lease: lease, payload: x.payload, now: x.h.now, keepHost: x.h.keepHost, answering: x.answering}
 		l.retryOn = func(status int) bool {
 			return x.h.retryStatus[status] && next.take(outcome.OfStatus(kind, status))
 		}

@@ -11,7 +11,8 @@ type Options struct {
 
 // Chain is the chain of one text. It is made for reuse: Reset, then Extend as
 // far as needed, again and again. In steady state none of its methods
-// allocates. It holds 20 KiB, and 16 bytes a block of the longest text so far. The
+// allocates. It holds 16 bytes a block of the longest text so far, and, until it is
+// finished, 20 KiB. The
 // zero value is ready for Reset, and may be used only behind it. A Chain must not
 // be copied, nor used by two goroutines at a time.
 type Chain struct {
@@ -22,6 +23,7 @@ type Chain struct {
 	n      int      // blocks whose hashes are cumulative
 	last   uint64   // cumulative hash of block n-1, or seed
 	carry  uint64   // hash of what the stream has lost of the open block
+	bytes  int      // length of the text
 	scan   scanner
 	lanes  lanes
 }
@@ -33,7 +35,15 @@ func (c *Chain) Reset(o Options, seed uint64, text []byte) {
 	c.seed = seed
 	c.hashes, c.ends = c.hashes[:0], c.ends[:0]
 	c.taken, c.n, c.last, c.carry = 0, 0, seed, fnvOffset
+	c.bytes = len(text)
 	c.scan.reset(o, text)
+}
+
+// Finish hashes the rest of the text, and gives back the text and the room that
+// hashing takes. What the chain tells stays until the next Reset.
+func (c *Chain) Finish() {
+	c.Complete()
+	c.scan.finish()
 }
 
 // Extend hashes on until there are at least n blocks, or the text ends, and
@@ -43,6 +53,7 @@ func (c *Chain) Reset(o Options, seed uint64, text []byte) {
 func (c *Chain) Extend(n int) int {
 	if n > c.n && !c.Done() {
 		n = min(n, math.MaxInt-laneCount)
+		c.scan.open()
 		c.run((n + laneCount - 1) / laneCount * laneCount)
 	}
 	return c.n
@@ -74,7 +85,7 @@ func (c *Chain) End(k int) int {
 
 // Bytes returns the length of the text.
 func (c *Chain) Bytes() int {
-	return len(c.scan.text)
+	return c.bytes
 }
 
 // Seed returns the seed that the chain was reset with.

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/bits"
 	"strings"
+	"sync"
 	"unicode"
 )
 
@@ -44,6 +45,9 @@ type workspace struct {
 	spare  [2 * chunkBytes]byte
 }
 
+// workspaces are those of finished chains.
+var workspaces = sync.Pool{New: func() any { return new(workspace) }}
+
 // scanner writes a text's stream and cuts it into blocks. It runs through the
 // text once, as far as it is asked to.
 type scanner struct {
@@ -74,9 +78,6 @@ type scanner struct {
 }
 
 func (s *scanner) reset(o Options, text []byte) {
-	if s.work == nil {
-		s.work = new(workspace)
-	}
 	s.text, s.src, s.off = text, text, 0
 	s.pos, s.limit, s.stop = 0, len(text)-windowBytes, -1
 	s.max, s.inner, s.tiny = math.MaxInt, 0, 0
@@ -97,6 +98,23 @@ func (s *scanner) reset(o Options, text []byte) {
 	s.dst, s.keep, s.start, s.first, s.cuts = 0, 0, 0, 0, 0
 	s.block = max(1, o.BlockSize)
 	s.need = s.block
+}
+
+// open makes sure that there is a workspace.
+func (s *scanner) open() {
+	if s.work == nil {
+		s.work = workspaces.Get().(*workspace)
+	}
+}
+
+// finish lets go of a text that is read whole, of which src has the end, and of
+// the workspace.
+func (s *scanner) finish() {
+	s.text = nil
+	if s.work != nil {
+		workspaces.Put(s.work)
+		s.work = nil
+	}
 }
 
 // done tells whether the text is read whole and its last block handed out.
