@@ -92,12 +92,18 @@ type podJSON struct {
 	Up       bool     `json:"up"`
 	Draining bool     `json:"draining"`
 	// Inflight is the number of legs that run at the pod, all roles together.
-	Inflight int    `json:"inflight"`
-	MaxConns *int   `json:"maxConns"` // null: no limit
-	Blocks   int    `json:"blocks"`   // that the index lists for the pod
-	Node     string `json:"node"`
-	Zone     string `json:"zone"`
-	Health   string `json:"health"` // the last probe's result, "" before the first
+	Inflight int  `json:"inflight"`
+	MaxConns *int `json:"maxConns"` // null: no limit
+	Blocks   int  `json:"blocks"`   // that the index lists for the pod
+	// Room is how many blocks the index may list for the pod, CacheTokens the
+	// size of the engine's cache from which that follows; null: any number.
+	Room        *int   `json:"room"`
+	CacheTokens *int64 `json:"cacheTokens"`
+	// Stale: the pod delivers less than half of what its cache was expected to.
+	Stale  bool   `json:"stale"`
+	Node   string `json:"node"`
+	Zone   string `json:"zone"`
+	Health string `json:"health"` // the last probe's result, "" before the first
 }
 
 func (adminAPI) pods(w http.ResponseWriter, _ *http.Request, b *balancer) error {
@@ -105,11 +111,17 @@ func (adminAPI) pods(w http.ResponseWriter, _ *http.Request, b *balancer) error 
 	for _, s := range b.fleet.Snapshot() {
 		p := podJSON{
 			Balancer: b.name, ID: s.ID, URL: s.URL, Roles: rolesOf(s.Roles), Up: s.Up, Draining: s.Draining,
-			Blocks: s.Blocks, Node: s.Node, Zone: s.Zone, Health: b.lastProbe(s.Ref),
+			Blocks: s.Blocks, Stale: s.Stale, Node: s.Node, Zone: s.Zone, Health: b.lastProbe(s.Ref),
 		}
 		p.Role = p.Roles[0]
 		for _, n := range s.Running {
 			p.Inflight += n
+		}
+		if s.Room > 0 {
+			p.Room = &s.Room
+		}
+		if s.Cache > 0 {
+			p.CacheTokens = &s.Cache
 		}
 		if s.Limited {
 			p.MaxConns = &s.MaxConns

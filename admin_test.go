@@ -26,6 +26,9 @@ type podEntry struct {
 	Blocks   int      `json:"blocks"`
 	Node     string   `json:"node"`
 	Zone     string   `json:"zone"`
+	Room     *int     `json:"room"`
+	Tokens   *int64   `json:"cacheTokens"`
+	Stale    bool     `json:"stale"`
 	Health   string   `json:"health"`
 }
 
@@ -137,8 +140,10 @@ func TestAdminPods(t *testing.T) {
 		{ID: "p", URL: ps[2].URL, Role: "prefill", Roles: []string{"prefill"}, Up: true, Node: "127.0.0.1", Health: "200 OK"},
 		{ID: "d", URL: ps[3].URL, Role: "decode", Roles: []string{"decode"}, Up: false, Node: "127.0.0.1", Health: "200 OK"},
 	}
+	room, tokens := 460800/4, int64(460800)
 	for k := range want {
 		want[k].Balancer = s.balancer
+		want[k].Room, want[k].Tokens = &room, &tokens
 	}
 	show := func(v any) string { out, _ := json.Marshal(v); return string(out) }
 	if got := entries(t, s.Caddy, ""); show(got) != show(want) {

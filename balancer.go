@@ -52,7 +52,7 @@ func loadBalancer(name string, s settings) (*balancer, error) {
 		b := &balancer{
 			name:   name,
 			blocks: blocks,
-			fleet:  fleet.New(fleet.Options{Index: blocks, Sessions: s.sessions}),
+			fleet:  fleet.New(fleet.Options{Index: blocks, Sessions: s.sessions, Capacity: s.capacity}),
 			chain:  s.chain,
 			newest: s,
 			found:  finds{},
@@ -138,7 +138,7 @@ func (b *balancer) apply(c *claim) error {
 	b.fleet.SetRings(c.rings...)
 	b.newest = c.settings
 	b.blocks.Configure(c.index)
-	setCapacity(b.blocks, c.capacity)
+	b.fleet.SetCapacity(c.capacity)
 	b.fleet.Configure(c.sessions)
 	if b.chain != c.chain {
 		// Blocks of another size are blocks of another text.
@@ -154,13 +154,6 @@ func (b *balancer) apply(c *claim) error {
 	return nil
 }
 
-// setCapacity bounds what the index keeps of each pod, also of those to come.
-func setCapacity(x *index.Index, blocks int) {
-	for slot := range index.Pods {
-		x.SetCapacity(uint8(slot), blocks)
-	}
-}
-
 // ageing is how often old entries are looked for.
 const ageing = time.Second
 
@@ -174,7 +167,9 @@ func (b *balancer) age(ctx context.Context) {
 			return
 		case now := <-tick.C:
 			b.blocks.Expire(now)
-			b.fleet.Expire(now)
+			for _, id := range b.fleet.Expire(now) {
+				b.believed(id, "nothing was heard of its cache for long")
+			}
 		}
 	}
 }

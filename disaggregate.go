@@ -11,6 +11,7 @@ import (
 	"github.com/calinix/caddy-calinix/dispatch"
 	"github.com/calinix/caddy-calinix/fleet"
 	"github.com/calinix/caddy-calinix/index"
+	"github.com/calinix/caddy-calinix/observe"
 	"github.com/calinix/caddy-calinix/outcome"
 )
 
@@ -191,6 +192,7 @@ func (x *exchange) readReply(ctx context.Context, l *leg, got *capture, out outc
 	}
 	plain, err := got.plain()
 	if err == nil {
+		l.said = observe.Find(plain, observe.JSON)
 		var reply dispatch.Handover
 		if reply, err = x.h.connector.ReadPrefill(plain); err == nil {
 			return reply, outcome.Answered

@@ -15,6 +15,7 @@ import (
 	"github.com/calinix/caddy-calinix/chain"
 	"github.com/calinix/caddy-calinix/fleet"
 	"github.com/calinix/caddy-calinix/index"
+	"github.com/calinix/caddy-calinix/observe"
 	"github.com/calinix/caddy-calinix/outcome"
 	"github.com/calinix/caddy-calinix/prompt"
 )
@@ -45,6 +46,8 @@ type exchange struct {
 
 	read   time.Time // when the body had been read
 	leases []*fleet.Lease
+	said   observe.Usage // by the engine that computed the prompt
+	heard  bool          // said.Cached is known, if only from silence
 	ended  outcome.Outcome
 	err    error // of a response handler, for the site's error routes
 }
@@ -315,6 +318,10 @@ func (x *exchange) log() {
 		}
 	}
 	extra.Add(zap.Int("calinix_depth", x.route.depth))
+	if x.heard {
+		extra.Add(zap.Int64("calinix_prompt_tokens", x.said.Prompt))
+		extra.Add(zap.Int64("calinix_cached_tokens", x.said.Cached))
+	}
 }
 
 // placeholders makes the decision available to the rest of a Caddy

@@ -12,7 +12,9 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 
 	"github.com/calinix/caddy-calinix/fleet"
+	"github.com/calinix/caddy-calinix/observe"
 	"github.com/calinix/caddy-calinix/outcome"
+	"github.com/calinix/caddy-calinix/prompt"
 )
 
 // leg is one try at one pod: the body that it carries, the lease that counts
@@ -30,6 +32,11 @@ type leg struct {
 	now       func() time.Time
 
 	keepHost bool // the user's header_up sets Host
+
+	watch bool          // what the engine says of the prompt's tokens is of interest
+	shape prompt.API    // of the answer
+	meter observe.Meter // looks at the answer that a client gets
+	said  observe.Usage // by the engine, when the leg has ended
 
 	last *attempt // its latest round trip
 

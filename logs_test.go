@@ -51,6 +51,7 @@ func TestLogFields(t *testing.T) {
 				t.Errorf("%s: no request id: %v", what, got)
 			}
 			delete(got, "calinix_request_id")
+			delete(got, "calinix_prompt_tokens") // as the pod counts them
 			if fmt.Sprint(got) != fmt.Sprint(want) || !e.Has("status", fmt.Sprint(status)) {
 				t.Errorf("%s: status %v, fields\n%v, want %d\n%v", what, e.Fields["status"], got, status, want)
 			}
@@ -71,9 +72,9 @@ func TestLogFields(t *testing.T) {
 			}
 			return out
 		}
-		check("a first prompt", 200, post(chatPath, chat(prompt)), one)
+		check("a first prompt", 200, post(chatPath, chat(prompt)), with("calinix_cached_tokens", "0"))
 		depth := len(s.explain(t, "", chat(prompt)).Chain)
-		check("again", 200, post(chatPath, chat(prompt)), with("calinix_depth", fmt.Sprint(depth)))
+		check("again", 200, post(chatPath, chat(prompt)), with("calinix_depth", fmt.Sprint(depth), "calinix_cached_tokens", "0"))
 		check("no prompt", 200, func() { cl.Get(t, "/v1/models") }, one)
 		check("404", 404, post("/404", "x"), with("calinix_outcome", "refused_4xx"))
 		check("500", 500, post("/500", "x"), with("calinix_outcome", "refused_5xx"))
@@ -85,7 +86,7 @@ func TestLogFields(t *testing.T) {
 		check("no pod", 503, post(chatPath, chat("hi")), with("calinix_outcome", "no_pod", "calinix_pod", "none"))
 		drain(t, s.Caddy, "a", "undrain")
 
-		both := map[string]string{"calinix_outcome": "answered", "calinix_mode": "disaggregated", "calinix_prefill_pod": "p", "calinix_decode_pod": "d", "calinix_depth": "0"}
+		both := map[string]string{"calinix_outcome": "answered", "calinix_mode": "disaggregated", "calinix_prefill_pod": "p", "calinix_decode_pod": "d", "calinix_depth": "0", "calinix_cached_tokens": "0"}
 		check("both legs", 200, post(chatPath, chat(prompt, `"max_tokens":3`), "x-calinix-mode", "dispatch"), both)
 		pre[0].Next(fakepod.Reply{Status: 422})
 		check("422 of the prefill leg", 422, post(chatPath, chat("other"+cl.Protocol.String(), `"max_tokens":3`), "x-calinix-mode", "dispatch"), map[string]string{

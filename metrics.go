@@ -24,6 +24,7 @@ type metrics struct {
 	ringPicks       *prometheus.CounterVec
 	podChanges      *prometheus.CounterVec
 	refreshes       *prometheus.HistogramVec
+	cacheTokens     *prometheus.CounterVec
 }
 
 // shared is the one instance: balancers of several configurations of one
@@ -74,6 +75,10 @@ func newMetrics() *metrics {
 			Help:    "Time from a source's report of pods to their being the balancer's.",
 			Buckets: []float64{1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1},
 		}, []string{"balancer"}),
+		cacheTokens: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "calinix_cache_tokens_total",
+			Help: "Tokens of answered prompts: prompt, all of them; available, what the pod that held most was known to hold; captured, what the pod that was picked was known to hold; and of those of which its engine has said so: expected, as captured, and delivered, what the engine has found in its cache.",
+		}, []string{"balancer", "stage", "pod"}),
 	}
 }
 
@@ -101,7 +106,7 @@ func modelLabels(models []string) []string {
 func (m *metrics) register(reg *prometheus.Registry) error {
 	for _, c := range []prometheus.Collector{
 		m.requests, m.decisions, m.prefixBlocks, m.retries, m.prefillFailures, m.keys, m.fallbacks, m.ringPicks,
-		m.podChanges, m.refreshes, gauges{},
+		m.podChanges, m.refreshes, m.cacheTokens, gauges{},
 	} {
 		if err := reg.Register(c); err != nil {
 			return err
@@ -129,6 +134,7 @@ var (
 	podInflight = prometheus.NewDesc("calinix_pod_inflight", "Legs that now run at the pod, by the role in which.", []string{"balancer", "pod", "role"}, nil)
 	podUp       = prometheus.NewDesc("calinix_pod_up", "1 while the pod is up, 0 while it is down.", []string{"balancer", "pod", "role"}, nil)
 	podCount    = prometheus.NewDesc("calinix_endpoint_count", "Pods that are known, up or not, by the model that they serve (empty for any).", []string{"balancer", "model"}, nil)
+	podStale    = prometheus.NewDesc("calinix_pod_stale", "1 while the pod delivers less than half of what its cache is expected to hold.", []string{"balancer", "pod"}, nil)
 	indexBlocks = prometheus.NewDesc("calinix_index_blocks", "Distinct blocks in the prefix index.", []string{"balancer"}, nil)
 	ringChanges = prometheus.NewDesc("calinix_ring_changes_total", "How often the pods on the ring of hashes have changed.", []string{"balancer", "virtual_nodes"}, nil)
 	ringMoved   = prometheus.NewDesc("calinix_ring_moved_ratio_total", "Shares of all keys that these changes moved to another pod, added up: 1 is all keys once.", []string{"balancer", "virtual_nodes"}, nil)
@@ -147,6 +153,7 @@ func (gauges) Describe(out chan<- *prometheus.Desc) {
 	out <- ringChanges
 	out <- ringMoved
 	out <- podCount
+	out <- podStale
 	out <- indexBlocks
 	out <- indexBytes
 	out <- bodyBytes
@@ -163,10 +170,14 @@ func (gauges) Collect(out chan<- prometheus.Metric) {
 			for _, model := range modelLabels(s.Models) {
 				count[model]++
 			}
-			up := 0.0
+			up, stale := 0.0, 0.0
 			if s.Up {
 				up = 1
 			}
+			if s.Stale {
+				stale = 1
+			}
+			gauge(podStale, stale, b.name, s.ID)
 			for role, name := range roleNames {
 				if !s.Roles.Has(legRole(outcome.Leg(role))) {
 					continue

@@ -104,7 +104,7 @@ func (p *Policy) Provision(ctx caddy.Context) error {
 		return newPolicyState(
 			index.Options{MaxBlocks: *e.CacheRegistry.MaxBlocks, StaleTTL: time.Duration(p.StaleTTL)},
 			fleet.Sessions{TTL: time.Duration(*e.Sessions.IdleTTL), Max: *e.Sessions.Max},
-			e.PodBlocks(),
+			capacityOf(e),
 		), nil
 	})
 	if err != nil {

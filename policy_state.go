@@ -26,13 +26,12 @@ type policyState struct {
 	pods map[string]fleet.Ref // by dial address
 }
 
-func newPolicyState(o index.Options, s fleet.Sessions, podBlocks int) *policyState {
+func newPolicyState(o index.Options, s fleet.Sessions, capacity fleet.Capacity) *policyState {
 	blocks := index.New(o)
-	setCapacity(blocks, podBlocks)
 	ctx, stop := context.WithCancel(context.Background())
 	st := &policyState{
 		blocks: blocks,
-		fleet:  fleet.New(fleet.Options{Index: blocks, Sessions: s}),
+		fleet:  fleet.New(fleet.Options{Index: blocks, Sessions: s, Capacity: capacity}),
 		stop:   stop,
 		pods:   map[string]fleet.Ref{},
 	}

@@ -36,6 +36,7 @@ func (x *exchange) serve(kind outcome.Leg, role fleet.Role, lease *fleet.Lease) 
 		x.enroute(kind, lease)
 		next := x.spare(kind, role, try, &tried)
 		l := &leg{kind: kind, target: targetOf(lease), lease: lease, payload: x.payload, now: x.h.now, keepHost: x.h.keepHost, answering: x.answering}
+		l.watch, l.shape = x.watches(kind), x.asked.api
 		l.retryOn = func(status int) bool {
 			return x.h.retryStatus[status] && next.take(outcome.OfStatus(kind, status))
 		}
@@ -80,6 +81,7 @@ func (x *exchange) flushEnd() {
 func (x *exchange) endLeg(kind outcome.Leg, lease *fleet.Lease, l *leg, out outcome.Outcome) {
 	now := x.h.now()
 	ref, id := lease.Ref(), lease.Pod().ID
+	x.compare(now, kind, lease, l, out)
 	if out == outcome.ClientGone && !l.last.connected.Load() {
 		lease.End(now, outcome.Unsent) // the pod has seen nothing of the prompt
 	} else {

@@ -20,7 +20,7 @@ type settings struct {
 	prober   *prober
 	index    index.Options
 	indexed  bool // an index is kept
-	capacity int  // blocks that the index keeps of a pod, 0 for any number
+	capacity fleet.Capacity
 	sessions fleet.Sessions
 	chain    chain.Options
 	rings    []int // virtual nodes of the rings that handlers look keys up on
@@ -46,7 +46,7 @@ func (h *Handler) settings() settings {
 			MaxBlocks: *e.CacheRegistry.MaxBlocks, StaleTTL: time.Duration(*e.CacheRegistry.StaleTTL),
 			PopularityTau: time.Duration(*e.ExpectedTTFT.Tau),
 		},
-		capacity: e.PodBlocks(),
+		capacity: capacityOf(e),
 		indexed:  h.indexed,
 		sessions: fleet.Sessions{TTL: time.Duration(*e.Sessions.IdleTTL), Max: *e.Sessions.Max},
 		chain:    h.chain,
@@ -54,6 +54,11 @@ func (h *Handler) settings() settings {
 		logger:   h.logger,
 		emit:     h.emit,
 	}
+}
+
+// capacityOf is how large a configuration takes the caches of its pods for.
+func capacityOf(e *config.Balancer) fleet.Capacity {
+	return fleet.Capacity{Tokens: e.PodTokens(), Learn: e.LearnsCaches(), BlockTokens: *e.BlockSize}
 }
 
 // podsOf lists the pods of a configuration as the fleet takes them, each with

@@ -157,6 +157,7 @@ func (t *podTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if resp.StatusCode != http.StatusSwitchingProtocols {
 		stripOwnHeaders(resp.Trailer) // names that were announced; values come with the end
 		resp.Body = &legBody{ReadCloser: resp.Body, leg: l, resp: resp}
+		l.listen(resp)
 	}
 	return resp, nil
 }
@@ -286,6 +287,7 @@ type legBody struct {
 
 func (b *legBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
+	b.leg.meter.Write(p[:n])
 	if n > 0 && b.leg.kind != outcome.Prefill {
 		b.leg.firstByte()
 	}

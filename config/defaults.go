@@ -189,17 +189,23 @@ func (h *Hashing) defaults() *Hashing {
 	return e
 }
 
-// PodBlocks returns how many blocks the index keeps of a pod, 0 for any number.
-// b is effective: see Defaults.
-func (b *Balancer) PodBlocks() int {
+// PodTokens returns how many tokens the cache of a pod is said to hold, 0 for any
+// number. b is effective: see Defaults.
+func (b *Balancer) PodTokens() int64 {
 	switch n := *b.CacheRegistry.BlocksPerPod; {
 	case n > 0:
-		return n
+		return int64(n) * int64(*b.BlockSize)
 	case n == 0:
-		return max(1, DefaultPodTokens / *b.BlockSize)
+		return DefaultPodTokens
 	default:
 		return 0
 	}
+}
+
+// LearnsCaches says whether the size of a pod's cache is what the engine's
+// metrics say. b is effective: see Defaults.
+func (b *Balancer) LearnsCaches() bool {
+	return *b.EngineMetrics.Enabled && *b.CacheRegistry.BlocksPerPod == 0
 }
 
 func (m *EngineMetrics) defaults() *EngineMetrics {

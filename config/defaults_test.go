@@ -242,14 +242,24 @@ func TestContractKeys(t *testing.T) {
 	}
 }
 
-// TestPodBlocks: how many blocks of a pod are remembered.
-func TestPodBlocks(t *testing.T) {
-	for _, c := range []struct{ said, blockSize, want int }{
-		{0, 16, 28800}, {0, 32, 14400}, {0, 1 << 20, 1}, {-1, 16, 0}, {1, 16, 1}, {900, 512, 900},
+// TestPodTokens: how much of a pod is remembered, and where that is from.
+func TestPodTokens(t *testing.T) {
+	for _, c := range []struct {
+		said, blockSize int
+		metrics         bool
+		want            int64
+		learns          bool
+	}{
+		{0, 16, false, 460800, false}, {0, 1 << 20, true, 460800, true}, {-1, 16, true, 0, false},
+		{1, 16, false, 16, false}, {900, 512, true, 460800, false}, {1<<31 - 1, 1 << 20, false, (1<<31 - 1) << 20, false},
 	} {
-		b := &Balancer{BlockSize: &c.blockSize, CacheRegistry: &CacheRegistry{BlocksPerPod: &c.said}}
-		if got := b.Defaults().PodBlocks(); got != c.want {
-			t.Errorf("blocksPerPod %d in blocks of %d: %d, want %d", c.said, c.blockSize, got, c.want)
+		b := &Balancer{
+			BlockSize: &c.blockSize, CacheRegistry: &CacheRegistry{BlocksPerPod: &c.said},
+			EngineMetrics: &EngineMetrics{Enabled: &c.metrics},
+		}
+		e := b.Defaults()
+		if got := e.PodTokens(); got != c.want || e.LearnsCaches() != c.learns {
+			t.Errorf("%+v: %d tokens, learns %v", c, got, e.LearnsCaches())
 		}
 	}
 }

@@ -45,6 +45,7 @@ func (f *Fleet) Apply(_ time.Time, desired []Pod) (Diff, error) {
 	if len(diff.Added)+len(diff.Removed) > 0 {
 		f.rebuild()
 	}
+	f.fitAll()
 	return diff, nil
 }
 
@@ -198,6 +199,8 @@ func (f *Fleet) match(desired []Pod) (at []int, kept index.Bitmap) {
 func (f *Fleet) add(slot uint8, p *Pod) {
 	s := &f.slots[slot]
 	s.life, s.drained, s.learned = live, undecided, nil
+	s.cache, s.sizes = 0, sizes{}
+	s.doubt()
 	f.view.ID[slot] = selection.IDHash(p.ID)
 	if f.view.Inflight(slot) == 0 {
 		f.view.ClearQueue(slot)

@@ -109,11 +109,22 @@ func (f *Fleet) Begin(now time.Time, a *Ask, l *Lease) error {
 		}
 		if prompt {
 			l.chain = a.Chain
+			l.Tokens = a.tokens()
+			l.Covered, l.Available = a.covered(l.Depth, l.Tokens), a.covered(w.deepest(), l.Tokens)
 			l.registration = f.index.Register(now, l.ref.Slot, a.Chain, &w.query)
 			l.Blocks = len(a.Chain.Hashes())
 		}
 		return nil
 	}
+}
+
+// deepest returns how many leading blocks some pod holds that the index was
+// asked about.
+func (w *work) deepest() int {
+	if n := len(w.query.Frames); n > 0 {
+		return w.query.Frames[n-1].Depth
+	}
+	return 0
 }
 
 // fill asks the index and makes the part of the selection's request that needs

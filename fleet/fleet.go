@@ -17,6 +17,9 @@ type Options struct {
 	Index *index.Index
 	// Sessions are the bounds of the memory of sessions.
 	Sessions Sessions
+	// Capacity says how large the pods' caches are; the zero value leaves what
+	// the index is told of that to others.
+	Capacity Capacity
 	// Seed makes the draws of the strategy random repeatable; 0 takes a seed at
 	// random.
 	Seed uint64
@@ -29,6 +32,8 @@ type Fleet struct {
 	// applying is held by Apply from its first change to its last, so that two
 	// of them do not mix. Taken before mu.
 	applying sync.Mutex
+	// fitting is held while the index is told a pod's capacity. Taken before mu.
+	fitting sync.Mutex
 
 	mu       sync.Mutex // guards all below
 	view     selection.View
@@ -47,6 +52,7 @@ type Fleet struct {
 	rings []ring // in the order of SetRings; replaced under applying too
 	// estimates has the legs whose first byte comes with the end of the answer.
 	estimates estimates
+	capacity  Capacity
 	base      time.Time // origin of the fleet's clock
 }
 
@@ -63,6 +69,13 @@ type slot struct {
 	memory uint32
 	// learned are the models that the pod has said it serves.
 	learned []string
+	// cache is how many tokens the engine says that its cache holds, 0 if it
+	// does not; sizes how many of them a block has; room how many blocks the
+	// index was told to keep.
+	cache int64
+	sizes sizes
+	room  int
+	trust trust
 }
 
 // life is what a slot is in the middle of.
@@ -93,6 +106,7 @@ func New(o Options) *Fleet {
 		index:    o.Index,
 		byID:     map[string]uint8{},
 		sessions: newSessions(o.Sessions),
+		capacity: o.Capacity,
 	}
 	f.draws.Seed(o.Seed, 0)
 	for r := range f.turn {
@@ -112,12 +126,23 @@ func (f *Fleet) Configure(s Sessions) {
 	f.sessions.configure(s)
 }
 
-// Expire forgets sessions that were not used for too long. Calling it once in a
-// while keeps memory for those that are.
-func (f *Fleet) Expire(now time.Time) {
+// Expire forgets sessions that were not used for too long, and ends the
+// staleness of pods of whose caches nothing was heard for too long; it returns
+// the ids of these. Calling it once in a while keeps memory for those that are.
+func (f *Fleet) Expire(now time.Time) (believed []string) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	f.sessions.expire(f.clock(now))
+	slots := f.believe(f.clock(now))
+	for _, slot := range slots {
+		if p := f.slots[slot].pod; p != nil {
+			believed = append(believed, p.ID)
+		}
+	}
+	f.mu.Unlock()
+	for _, slot := range slots {
+		f.fit(slot)
+	}
+	return believed
 }
 
 // SetUp marks the pod up or down. With forget its engine has lost its cache:
@@ -131,11 +156,13 @@ func (f *Fleet) SetUp(ref Ref, up, forget bool) {
 		setBit(&f.up, ref.Slot, up)
 		if forget {
 			s.memory++
+			s.doubt()
 		}
 	}
 	f.mu.Unlock()
 	if known && forget {
 		f.index.Wipe(ref.Slot)
+		f.fit(ref.Slot)
 	}
 }
 
@@ -169,6 +196,12 @@ func (s *slot) drains() bool {
 // Forget makes the index forget what every pod holds: its blocks are to be of
 // another kind from now on.
 func (f *Fleet) Forget() {
+	f.mu.Lock()
+	for i := range f.slots {
+		f.slots[i].sizes = sizes{}
+	}
+	f.mu.Unlock()
+	f.fitAll()
 	for i := range selection.Slots {
 		f.index.Wipe(uint8(i))
 	}

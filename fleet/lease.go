@@ -22,6 +22,10 @@ type Lease struct {
 	Strategy selection.Strategy
 	Fallback selection.Fallback
 	Home     bool
+	// Tokens is the estimated length of the prompt; Covered is how many of them
+	// lie in its first Depth blocks, Available in those that some pod was
+	// believed to hold that could have been picked. All are 0 without a prompt.
+	Tokens, Covered, Available int64
 
 	fleet        *Fleet
 	pod          *Pod
@@ -64,6 +68,7 @@ func (f *Fleet) lease(now time.Time, a *Ask, w *work, slot uint8, l *Lease) {
 	l.chain, l.registration, l.phase = nil, index.Registration{}, begun
 	l.Blocks = 0
 	l.Strategy, l.Fallback, l.Home = w.request.Strategy, w.fell, w.home
+	l.Tokens, l.Covered, l.Available = 0, 0, 0
 	l.queued = queued{load: a.load(l.Depth), rate: a.rate(), duty: a.duty()}
 	f.enqueue(f.clock(now), l, a.Whole)
 }
@@ -121,12 +126,14 @@ func (l *Lease) End(now time.Time, o outcome.Outcome) {
 		f.mu.Unlock()
 		return
 	}
-	if was != answered && l.chain != nil && o.UndoRegistration() {
+	undo := was != answered && l.chain != nil && o.UndoRegistration()
+	if undo {
 		f.mu.Unlock()
 		f.index.Undo(l.registration, l.chain)
 		f.mu.Lock()
 	}
 	l.chain = nil
+	refit := !undo && f.weigh(l)
 	at := f.clock(now)
 	f.settle(at)
 	f.dequeue(at, l)
@@ -134,6 +141,9 @@ func (l *Lease) End(now time.Time, o outcome.Outcome) {
 	f.mu.Unlock()
 	if last {
 		f.clear(l.ref.Slot)
+	}
+	if refit {
+		f.fit(l.ref.Slot)
 	}
 }
 

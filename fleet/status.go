@@ -31,6 +31,12 @@ type Status struct {
 	Declared bool
 	// Data is that of the Pod.
 	Data any
+	// Cache is how many tokens the pod's cache is taken to hold, 0 for any
+	// number; Room is how many blocks the index may know of it for that, and
+	// Stale says that it delivers less of them than was expected: see Compare.
+	Cache int64
+	Room  int
+	Stale bool
 }
 
 // Snapshot returns the pods in the order of the configuration, all as of the
@@ -46,6 +52,7 @@ func (f *Fleet) Snapshot() []Status {
 			Inflight: int(f.view.Inflight(slot)), MaxConns: s.pod.MaxConns, Limited: s.pod.Limited,
 			Node: s.pod.Node, Zone: s.pod.Zone, Backlog: f.view.Backlog(slot),
 			Models: s.served(), Declared: len(s.pod.Models) > 0, Data: s.pod.Data,
+			Cache: f.tokensOf(s), Room: s.room, Stale: s.trust.stale,
 		}
 		for r, n := range s.running {
 			st.Running[r] = int(n)

@@ -34,6 +34,7 @@ var mayImport = map[string][]string{
 	"prompt":            {"chain", "internal/jsonscan"},
 	"replay":            {"fleet", "index", "outcome", "selection"},
 	"retry":             {},
+	"scrape":            {},
 	"selection":         {"index"},
 }
 
