@@ -76,6 +76,9 @@ func (a *App) claim(ctx caddy.Context, h *Handler) (*claim, error) {
 		if !slices.Contains(c.rings, h.virtualNodes) {
 			c.rings = append(c.rings, h.virtualNodes)
 		}
+		if s := h.scraping(); s.enabled && !c.scraping.enabled {
+			c.scraping, c.capacity.Learn = s, h.effective.LearnsCaches()
+		}
 		return c, nil
 	}
 	s := h.settings()

@@ -77,6 +77,9 @@ func (b *balancer) inherit(c *claim) {
 func (b *balancer) watch(c *claim) {
 	var ctx context.Context
 	ctx, c.unwatch = context.WithCancel(context.Background())
+	if c.scraping.enabled {
+		go b.readEngines(ctx, c.scraping)
+	}
 	time.AfterFunc(startPatience, c.searched.all)
 	for i, s := range c.sources {
 		go s.module.Watch(ctx, func(pods []config.Pod) {

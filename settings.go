@@ -21,6 +21,7 @@ type settings struct {
 	index    index.Options
 	indexed  bool // an index is kept
 	capacity fleet.Capacity
+	scraping scraping
 	sessions fleet.Sessions
 	chain    chain.Options
 	rings    []int // virtual nodes of the rings that handlers look keys up on
@@ -47,6 +48,7 @@ func (h *Handler) settings() settings {
 			PopularityTau: time.Duration(*e.ExpectedTTFT.Tau),
 		},
 		capacity: capacityOf(e),
+		scraping: h.scraping(),
 		indexed:  h.indexed,
 		sessions: fleet.Sessions{TTL: time.Duration(*e.Sessions.IdleTTL), Max: *e.Sessions.Max},
 		chain:    h.chain,

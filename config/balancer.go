@@ -177,10 +177,11 @@ type CacheRegistry struct {
 	// The most distinct blocks that are kept; the oldest go first. Default: 1000000.
 	MaxBlocks *int `json:"max_blocks,omitempty" yaml:"maxBlocks"`
 
-	// The size of a pod's KV cache in blocks of block_size tokens; beyond it
-	// the blocks that were not used for longest are forgotten. -1 is unbounded.
-	// 0 (the default) stands for 460800 tokens, which is about what an 8B model
-	// leaves on a GPU with 80 GB.
+	// The size of a pod's KV cache in the engine's blocks, of block_size tokens
+	// each; what was not used for longest beyond it is forgotten. -1 is
+	// unbounded. 0 (the default) is what the engine's metrics say if
+	// engine_metrics is enabled, else 460800 tokens, which is about what an 8B
+	// model leaves on a GPU with 80 GB.
 	BlocksPerPod *int `json:"blocks_per_pod,omitempty" yaml:"blocksPerPod"`
 }
 
@@ -233,9 +234,11 @@ type Hashing struct {
 	VirtualNodes *int `json:"virtual_nodes,omitempty" yaml:"virtualNodes"`
 }
 
-// EngineMetrics says whether and how the metrics of engines are read.
+// EngineMetrics says whether and how the metrics of engines are read. Where they
+// tell the size of the KV cache (vLLM's and SGLang's cache_config_info) and
+// blocks_per_pod is 0, that is how much the index keeps of the pod.
 type EngineMetrics struct {
-	// Only false (the default) is available.
+	// Whether they are read. Default: false.
 	Enabled *bool `json:"enabled,omitempty" yaml:"enabled"`
 
 	// The path of the metrics. Default: "/metrics".

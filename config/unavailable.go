@@ -25,9 +25,6 @@ func UnavailableKey(path, key string) bool {
 
 // unavailable refuses values of known keys for which there is no code yet.
 func (c *checker) unavailable(b *Balancer) {
-	if m := b.EngineMetrics; m != nil && m.Enabled != nil && *m.Enabled {
-		c.add("engine_metrics.enabled", *m.Enabled, "%s, want false", unavailable)
-	}
 	if d := b.Dispatch; d != nil && d.MinUncachedTokens != nil && *d.MinUncachedTokens != 0 {
 		c.add("dispatch.min_uncached_tokens", *d.MinUncachedTokens, "%s, want 0", unavailable)
 	}
