@@ -3,7 +3,6 @@ package calinix_test
 import (
 	"fmt"
 	"net/http"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -176,17 +175,8 @@ func TestLogSecrets(t *testing.T) {
 // TestLogFilter: the filter of docs/logs.md keeps session keys out of Caddy's
 // own lines too, even at DEBUG.
 func TestLogFilter(t *testing.T) {
-	page, err := os.ReadFile("docs/logs.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, filter, _ := strings.Cut(string(page), "```caddyfile\n{\n")
-	filter, _, found := strings.Cut(filter, "\n}\n```")
-	if !found {
-		t.Fatal("docs/logs.md has no example of a filter")
-	}
 	ps := pods(t, "a")
-	s := serve(t, single(ps), testcaddy.Global(filter))
+	s := serve(t, single(ps), testcaddy.Global(logFilter(t)))
 	mark := s.Log.Mark()
 	s.Client(t, testcaddy.H1).Post(t, chatPath, chat("hi"), "x-calinix-session-key", "KEY-1", "X-Session-ID", "KEY-2", "X-Conversation-ID", "KEY-3", "X-Api-Key", "KEY-4")
 	if e := s.accessAfter(t, mark); !e.Has("calinix_pod", "a") {

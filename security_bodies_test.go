@@ -303,7 +303,7 @@ func secureSingleUntouched(t *testing.T) {
 // refused; nothing else becomes of them, and Calinix goes on.
 func secureOddBodies(t *testing.T) {
 	s, one, prefill, decode := bothModes(t)
-	const n = 200_000
+	const n = 50_000
 	user := func(content string) string { return `{"messages":[{"role":"user","content":` + content + `}]}` }
 	bodies := map[string]string{
 		"open arrays":        strings.Repeat("[", n),

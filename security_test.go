@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/calinix/caddy-calinix/internal/testcaddy"
 )
 
 // TestSecurity reads the table of docs/security.md and tests each of its claims
@@ -35,7 +37,10 @@ func TestSecurity(t *testing.T) {
 			t.Errorf("claim %s is there twice", id)
 		}
 		tested[id] = true
-		t.Run(id, test)
+		t.Run(id, func(t *testing.T) {
+			testcaddy.NoLeaks(t)
+			test(t)
+		})
 	}
 	for id := range claims {
 		if !tested[id] {
@@ -53,4 +58,27 @@ var claims = map[string]func(*testing.T){
 	"unknown-compression": secureUnknownEncodings,
 	"single-untouched":    secureSingleUntouched,
 	"odd-bodies":          secureOddBodies,
+	"routing-headers":     secureRoutingHeaders,
+	"routing-trailers":    secureRoutingTrailers,
+	"connection-header":   secureConnectionHeader,
+	"pod-headers":         securePodHeaders,
+	"pinned-mode":         securePinnedMode,
+	"h2c-upgrade":         secureH2CUpgrade,
+	"injection":           secureInjection,
+	"framing":             secureFraming,
+	"targets":             secureTargets,
+	"body-size":           secureBodySize,
+	"bombs":               secureBombs,
+	"prompt-cost":         securePromptCost,
+	"slow-bodies":         secureSlowBodies,
+	"index-flood":         secureIndexFlood,
+	"session-flood":       secureSessionFlood,
+	"collisions":          secureCollisions,
+	"salts":               secureSalts,
+	"quiet-answers":       secureQuietAnswers,
+	"metric-labels":       secureMetricLabels,
+	"admin":               secureAdmin,
+	"access":              secureAccess,
+	"logs":                secureLogs,
+	"broken-pods":         secureBrokenPods,
 }

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"bytes"
 	"errors"
+	"fmt"
 
 	"github.com/calinix/caddy-calinix/internal/jsonscan"
 	"github.com/calinix/caddy-calinix/jsonedit"
@@ -43,11 +44,13 @@ var ErrCarried = errors.New("vllm_xargs, sampling_params and extra_args must not
 // of a dispatch configuration. It appends the result to dst; if there was
 // nothing to remove it returns body itself and changed is false, as it does
 // for a body that is not a JSON object, unless that is ErrReserved. Besides that
-// it fails with ErrCarried, and if there is far too much to remove. Time is
+// it fails with ErrCarried, and if body has far too many members. Time is
 // linear in the body; nothing is allocated but what dst lacks.
 func Strip(dst, body []byte) (stripped []byte, changed bool, err error) {
 	found, err := look(body)
 	switch {
+	case errors.Is(err, errTooMany):
+		return nil, false, err
 	case err != nil && namesReserved(body):
 		return nil, false, ErrReserved
 	case err == nil && found.carried:
@@ -101,18 +104,26 @@ func isOne(name []byte, names []string) bool {
 
 var errNoObject = errors.New("the body is not a JSON object")
 
+// maxMembers is how many members a body may have. Each is compared with all the
+// names that matter here, more than once, and noted if it is to change: a body of
+// nothing but members would take half a second a megabyte, or several times its
+// size in memory.
+const maxMembers = 1 << 14
+
+var errTooMany = fmt.Errorf("the body has more than %d members", maxMembers)
+
 // members calls visit with the decoded name and the value of each top-level
 // member of body; a name is valid during the call only. It fails if body is not
-// one JSON object.
+// one JSON object, or has more than maxMembers members.
 func members(body []byte, visit func(name, value []byte)) error {
 	i := jsonscan.Space(body, 0)
 	if i >= len(body) || body[i] != '{' {
 		return errNoObject
 	}
 	var decoded []byte
-	first := true
-	for i++; ; first = false {
-		key, at := jsonscan.Member(body, i, first)
+	i++
+	for n := 0; ; n++ {
+		key, at := jsonscan.Member(body, i, n == 0)
 		if at < 0 {
 			return jsonscan.Error(body, at)
 		}
@@ -121,6 +132,9 @@ func members(body []byte, visit func(name, value []byte)) error {
 				return jsonscan.Error(body, jsonscan.Trailing(i))
 			}
 			return nil
+		}
+		if n == maxMembers {
+			return errTooMany
 		}
 		name := body[key.Lo:key.Hi]
 		if key.Escaped {

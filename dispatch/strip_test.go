@@ -69,6 +69,17 @@ func TestCarried(t *testing.T) {
 	}
 }
 
+// TestTooManyMembers: far more than any client has cause to send.
+func TestTooManyMembers(t *testing.T) {
+	body := func(n int) []byte { return []byte(`{"a":0` + strings.Repeat(`,"":0`, n-1) + `}`) }
+	if _, changed, err := Strip(nil, body(maxMembers)); err != nil || changed {
+		t.Errorf("as many as may be: %v %v", changed, err)
+	}
+	if _, _, err := Strip(nil, body(maxMembers+1)); !errors.Is(err, errTooMany) {
+		t.Errorf("one more: %v", err)
+	}
+}
+
 // TestReservedInWhatIsNoJSON: Python's json module, for one, reads all but the
 // last few of these, and finds the member.
 func TestReservedInWhatIsNoJSON(t *testing.T) {

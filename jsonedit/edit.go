@@ -30,8 +30,7 @@ type Edit struct {
 //
 // body must be one JSON object: otherwise the error says where it is malformed
 // (a *jsonscan.SyntaxError) or that it is no object; a Value that is not JSON
-// is an error too, and so is a body of which more than MaxEdited members are to
-// change. Then dst is returned as it was given.
+// is an error too. Then dst is returned as it was given.
 //
 // Time is linear in body, times the number of edits for each member. At most
 // dst is allocated, once, as long as edits are about no more than 16 of the
@@ -75,9 +74,6 @@ func Apply(dst, body []byte, edits ...Edit) ([]byte, error) {
 			}
 			last[edit] = len(hits) + 1
 		}
-		if len(hits) == MaxEdited {
-			return dst, errTooMany
-		}
 		hits = append(hits, hit{member: w.member, edit: edit, next: w.end})
 	}
 	if w.err != nil {
@@ -88,13 +84,6 @@ func Apply(dst, body []byte, edits ...Edit) ([]byte, error) {
 	dst = add(dst, edits, last, w.count == gone)
 	return append(dst, body[w.at:]...), nil
 }
-
-// MaxEdited is how many members of a body may change. Each is noted in 72 bytes
-// before the first is written, several times what it takes in the body: without
-// a bound, a body of one member over and over would cost a multiple of its size.
-const MaxEdited = 1 << 14
-
-var errTooMany = fmt.Errorf("jsonedit: more than %d members are to change", MaxEdited)
 
 // Member returns the raw value of the last top-level member of that name, a
 // part of body; ok is false if there is none. body must be one JSON object, as

@@ -157,20 +157,13 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// A hundred thousand members take no more than linear time (a quadratic Apply
-// would need minutes), and of those that are to change so many are too many.
+// A hundred thousand duplicates, or members, take no more than linear time: a
+// quadratic Apply would need minutes.
 func TestMany(t *testing.T) {
 	const n = 100000
-	body := func(edited int) []byte {
-		return []byte(`{"b":0` + strings.Repeat(`,"c":1,"\u0063":2`, n) + strings.Repeat(`,"a":1`, edited) + `}`)
-	}
-	got, err := Apply(nil, body(MaxEdited-1), set("a", "3"), fold("B"))
-	if want := `{` + strings.Repeat(`"c":1,"\u0063":2,`, n) + `"a":3}`; err != nil || string(got) != want {
+	body := []byte(`{"b":0` + strings.Repeat(`,"a":1,"\u0061":2`, n) + `}`)
+	got, err := Apply(nil, body, set("a", "3"), fold("B"))
+	if want := `{"\u0061":3}`; err != nil || string(got) != want {
 		t.Errorf("%.80s, %v", got, err)
-	}
-	for _, edited := range []int{MaxEdited, n} {
-		if got, err := Apply([]byte("kept"), body(edited), set("a", "3"), fold("B")); !errors.Is(err, errTooMany) || string(got) != "kept" {
-			t.Errorf("%d members to change: %.80s, %v", edited, got, err)
-		}
 	}
 }
