@@ -35,13 +35,15 @@ type balancer struct {
 	budget retry.Budget
 	bodies bodyMemory
 
-	mu     sync.Mutex
-	claims []*claim    // configurations that have begun, the newest last
-	pods   []fleet.Pod // the fleet's, as they were given to it
-	found  finds       // by their sources
-	chain  chain.Options
-	stop   context.CancelFunc
-	newest settings // those in effect
+	mu      sync.Mutex
+	claims  []*claim        // configurations that have begun, the newest last
+	pods    []fleet.Pod     // the fleet's, as they were given to it
+	found   finds           // by their sources
+	failing map[string]bool // sources that cannot find out which pods there are, by their keys
+	again   bool            // the fleet is about to be given its pods once more
+	chain   chain.Options
+	stop    context.CancelFunc
+	newest  settings // those in effect
 }
 
 // loadBalancer returns the balancer of that name and takes a reference to it. A
@@ -50,12 +52,13 @@ func loadBalancer(name string, s settings) (*balancer, error) {
 	v, _, err := balancers.LoadOrNew(name, func() (caddy.Destructor, error) {
 		blocks := index.New(s.index)
 		b := &balancer{
-			name:   name,
-			blocks: blocks,
-			fleet:  fleet.New(fleet.Options{Index: blocks, Sessions: s.sessions, Capacity: s.capacity}),
-			chain:  s.chain,
-			newest: s,
-			found:  finds{},
+			name:    name,
+			blocks:  blocks,
+			fleet:   fleet.New(fleet.Options{Index: blocks, Sessions: s.sessions, Capacity: s.capacity}),
+			chain:   s.chain,
+			newest:  s,
+			found:   finds{},
+			failing: map[string]bool{},
 		}
 		b.health = health.New(b.fleet, b.turned)
 		return b, nil

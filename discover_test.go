@@ -151,8 +151,10 @@ func TestDiscoverOverReload(t *testing.T) {
 			t.Errorf("after reload %d: %v", i, a)
 		}
 	}
+	s.waitCount(t, 1, "calinix_discovery_failing", "list", "single", "source", "file")
 	podFile(missing).write(t, ps[1:])
 	s.waitPods(t, "b")
+	s.waitCount(t, 0, "calinix_discovery_failing")
 }
 
 // A pod that cannot be taken is left out, and the log says why.

@@ -142,6 +142,8 @@ var (
 	indexBytes  = prometheus.NewDesc("calinix_index_bytes", "Memory of the prefix index in bytes.", []string{"balancer"}, nil)
 )
 
+var discoveryFailing = prometheus.NewDesc("calinix_discovery_failing", "1 while a source cannot find out which pods there are; those known last stay.", []string{"balancer", "list", "source"}, nil)
+
 // gauges reads the state of every balancer when it is asked, so that no gauge
 // outlives its pod.
 type gauges struct{}
@@ -154,6 +156,7 @@ func (gauges) Describe(out chan<- *prometheus.Desc) {
 	out <- ringMoved
 	out <- podCount
 	out <- podStale
+	out <- discoveryFailing
 	out <- indexBlocks
 	out <- indexBytes
 	out <- bodyBytes
@@ -193,6 +196,9 @@ func (gauges) Collect(out chan<- prometheus.Metric) {
 		}
 		for model, n := range count {
 			gauge(podCount, float64(n), b.name, model)
+		}
+		for s, fails := range b.searches() {
+			gauge(discoveryFailing, fails, b.name, s.list, s.source)
 		}
 		gauge(indexBlocks, float64(b.blocks.Blocks()), b.name)
 		gauge(indexBytes, float64(b.blocks.Bytes()), b.name)

@@ -21,14 +21,19 @@ const Namespace = "calinix.discovery"
 
 // Source finds pods. It is provisioned by Caddy before it is watched.
 type Source interface {
-	// Watch calls report with all pods that there are, first as soon as it knows
-	// them and then whenever they change, and returns when ctx ends. The same
-	// list may be reported twice. report takes over the slice, may be called from
-	// one goroutine at a time, and returns when the fleet has the pods.
-	//
-	// A pod needs an ID and a URL; Draining makes it finish its streams and get
-	// nothing new. A source that cannot reach what it asks reports nothing, so
-	// that the pods known last stay, and says so in the log; an empty list means
-	// that there are none.
-	Watch(ctx context.Context, report func([]config.Pod))
+	// Watch tells sink all pods that there are, first as soon as it knows them and
+	// then whenever they change, and returns soon after ctx has ended.
+	Watch(ctx context.Context, sink Sink)
+}
+
+// Sink takes what a source finds. Its methods are called from one goroutine at a
+// time and return when what they were told is in effect.
+type Sink interface {
+	// Found replaces the list's pods, and takes over the slice. The same list may
+	// come twice. A pod needs an ID and a URL; Draining makes it finish its streams
+	// and get nothing new. An empty list means that there are no pods.
+	Found(pods []config.Pod)
+	// Failing says that the source cannot find out which pods there are. Those
+	// known last stay until the next Found.
+	Failing(err error)
 }

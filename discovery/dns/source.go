@@ -13,7 +13,6 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/miekg/dns"
-	"go.uber.org/zap"
 
 	"github.com/calinix/caddy-calinix/config"
 	"github.com/calinix/caddy-calinix/discovery"
@@ -58,7 +57,6 @@ type Source struct {
 
 	types  []uint16
 	lookup lookup
-	logger *zap.Logger
 }
 
 // CaddyModule returns the Caddy module information.
@@ -76,12 +74,7 @@ var recordTypes = map[string][]uint16{
 }
 
 // Provision checks the settings and fills in their defaults.
-func (s *Source) Provision(ctx caddy.Context) error {
-	s.logger = ctx.Logger()
-	return s.prepare()
-}
-
-func (s *Source) prepare() error {
+func (s *Source) Provision(caddy.Context) error {
 	var ok bool
 	if s.types, ok = recordTypes[s.Type]; !ok {
 		return fmt.Errorf("dns: type %q: want address, a, aaaa or srv", s.Type)
@@ -124,24 +117,16 @@ func (s *Source) prepare() error {
 }
 
 // Watch implements [discovery.Source].
-func (s *Source) Watch(ctx context.Context, report func([]config.Pod)) {
-	failing := false
+func (s *Source) Watch(ctx context.Context, sink discovery.Sink) {
 	for {
 		pods, ttl, err := s.ask(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			if !failing {
-				s.logger.Error("no answer from the DNS, the pods known last stay", zap.String("name", s.Name), zap.Error(err))
-			}
-			failing, ttl = true, 0
+			sink.Failing(err)
 		default:
-			if failing {
-				s.logger.Info("the DNS answers again", zap.String("name", s.Name))
-			}
-			failing = false
-			report(pods)
+			sink.Found(pods)
 		}
 		timer := time.NewTimer(min(max(ttl, time.Duration(s.MinTTL)), time.Duration(s.MaxTTL)))
 		select {

@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
-	"go.uber.org/zap/zaptest"
 
 	"github.com/calinix/caddy-calinix/config"
 )
@@ -29,7 +28,6 @@ type server struct {
 	mu      sync.Mutex
 	records map[string][]dns.RR // by name and type
 	rcode   int                 // of every answer, if not 0
-	asked   int
 }
 
 func serve(t *testing.T) *server {
@@ -74,17 +72,10 @@ func (s *server) fail(rcode int) {
 	s.rcode = rcode
 }
 
-func (s *server) questions() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.asked
-}
-
 // ServeDNS implements [dns.Handler].
 func (s *server) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.asked++
 	m := new(dns.Msg)
 	m.SetReply(q)
 	m.Rcode = s.rcode
@@ -101,32 +92,45 @@ func (s *server) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 	_ = w.WriteMsg(m)
 }
 
-// watch runs a source and returns its reports, as lists of URLs.
+// reports is a sink that hands on lists of pods that differ from the one before.
+type reports struct {
+	ctx  context.Context
+	last string
+	out  chan string
+}
+
+func (r *reports) Found(pods []config.Pod) {
+	var urls []string
+	for _, p := range pods {
+		urls = append(urls, p.ID+"="+p.URL)
+	}
+	r.tell(strings.Join(urls, " "))
+}
+
+func (r *reports) Failing(err error) { r.tell("failing: " + err.Error()) }
+
+func (r *reports) tell(now string) {
+	if now != r.last {
+		r.last = now
+		select {
+		case r.out <- now:
+		case <-r.ctx.Done():
+		}
+	}
+}
+
+// watch runs a source and returns its reports.
 func watch(t *testing.T, s *Source) <-chan string {
 	t.Helper()
-	s.logger = zaptest.NewLogger(t)
-	require.NoError(t, s.prepare())
+	require.NoError(t, s.Provision(caddy.Context{}))
 	ctx, cancel := context.WithCancel(t.Context())
-	reports, ended := make(chan string), make(chan struct{})
+	r, ended := &reports{ctx: ctx, last: "none yet", out: make(chan string)}, make(chan struct{})
 	go func() {
 		defer close(ended)
-		last := "none yet"
-		s.Watch(ctx, func(pods []config.Pod) {
-			var urls []string
-			for _, p := range pods {
-				urls = append(urls, p.ID+"="+p.URL)
-			}
-			if now := strings.Join(urls, " "); now != last {
-				last = now
-				select {
-				case reports <- now:
-				case <-ctx.Done():
-				}
-			}
-		})
+		s.Watch(ctx, r)
 	}()
 	t.Cleanup(func() { cancel(); <-ended })
-	return reports
+	return r.out
 }
 
 func next(t *testing.T, reports <-chan string) string {
@@ -191,21 +195,15 @@ func TestTruncated(t *testing.T) {
 	assert.Len(t, strings.Fields(next(t, r)), 200)
 }
 
-// A server that fails, or none at all, changes nothing.
-func TestFailureKeepsPods(t *testing.T) {
+// A server that fails says nothing of the pods.
+func TestFailure(t *testing.T) {
 	srv := serve(t)
 	srv.set(t, "engines.test.", dns.TypeA, "engines.test. 0 A 10.0.0.1")
 	s := quick(srv, Source{Name: "engines.test.", Port: 1, Type: "a"})
 	r := watch(t, s)
 	assert.Equal(t, "10.0.0.1:1=http://10.0.0.1:1", next(t, r))
 	srv.fail(dns.RcodeServerFailure)
-	for asked := srv.questions(); srv.questions() < asked+4; {
-		select {
-		case got := <-r:
-			t.Fatalf("reported %q while the server failed", got)
-		case <-time.After(time.Millisecond):
-		}
-	}
+	assert.Contains(t, next(t, r), "failing: name server "+srv.address+": SERVFAIL for engines.test.")
 	srv.set(t, "engines.test.", dns.TypeA, "engines.test. 0 A 10.0.0.2")
 	srv.fail(dns.RcodeSuccess)
 	assert.Equal(t, "10.0.0.2:1=http://10.0.0.2:1", next(t, r))
@@ -228,7 +226,7 @@ func TestTTL(t *testing.T) {
 	srv := serve(t)
 	srv.set(t, "engines.test.", dns.TypeA, "engines.test. 300 A 10.0.0.1", "engines.test. 7 A 10.0.0.2")
 	s := &Source{Name: "engines.test.", Port: 1, Type: "a", Resolvers: []string{srv.address}}
-	require.NoError(t, s.prepare())
+	require.NoError(t, s.Provision(caddy.Context{}))
 	_, ttl, err := s.ask(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, 7*time.Second, ttl)
@@ -248,7 +246,7 @@ func TestRefusedSettings(t *testing.T) {
 		"min_ttl 1m0s is longer than":    {Name: "x", Port: 1, MinTTL: caddy.Duration(time.Minute)},
 		"timeout: want no negative time": {Name: "x", Port: 1, Timeout: -1},
 	} {
-		assert.ErrorContains(t, s.prepare(), want)
+		assert.ErrorContains(t, s.Provision(caddy.Context{}), want)
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
-	"go.uber.org/zap"
 
 	"github.com/calinix/caddy-calinix/config"
 	"github.com/calinix/caddy-calinix/discovery"
@@ -35,8 +34,6 @@ type Source struct {
 	// The file. A relative path counts from the Caddyfile's folder, elsewhere
 	// from the working directory.
 	Path string `json:"path,omitempty"`
-
-	logger *zap.Logger
 }
 
 // CaddyModule returns the Caddy module information.
@@ -45,11 +42,10 @@ func (*Source) CaddyModule() caddy.ModuleInfo {
 }
 
 // Provision checks the settings.
-func (s *Source) Provision(ctx caddy.Context) error {
+func (s *Source) Provision(caddy.Context) error {
 	if s.Path == "" {
 		return errors.New("file: no path, want the file with the pods")
 	}
-	s.logger = ctx.Logger()
 	return nil
 }
 
@@ -74,26 +70,19 @@ func (s *Source) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 const period = 500 * time.Millisecond
 
 // Watch implements [discovery.Source].
-func (s *Source) Watch(ctx context.Context, report func([]config.Pod)) {
+func (s *Source) Watch(ctx context.Context, sink discovery.Sink) {
 	tick := time.NewTicker(period)
 	defer tick.Stop()
 	var known []byte // the content that was looked at last
-	fault := ""
 	for {
 		pods, data, err := s.read(known)
 		switch {
-		case err == nil && data == nil: // unchanged
-		case err == nil:
-			known, fault = data, ""
-			report(pods)
-		default:
-			if data != nil {
-				known = data
-			}
-			if text := err.Error(); text != fault {
-				fault = text
-				s.logger.Error("the file of pods cannot be used, the pods known last stay", zap.String("path", s.Path), zap.Error(err))
-			}
+		case err != nil:
+			known = data
+			sink.Failing(err)
+		case data != nil:
+			known = data
+			sink.Found(pods)
 		}
 		select {
 		case <-ctx.Done():
@@ -113,12 +102,9 @@ func (s *Source) read(known []byte) ([]config.Pod, []byte, error) {
 	if known != nil && bytes.Equal(data, known) {
 		return nil, nil, nil
 	}
-	if data == nil {
-		data = []byte{}
-	}
 	pods, err := config.LoadPods(s.Path, data)
 	if err != nil {
-		return nil, data, fmt.Errorf("reading pods: %w", err)
+		return nil, nil, fmt.Errorf("reading pods: %w", err) // looked at again: it may be half written
 	}
 	return pods, data, nil
 }

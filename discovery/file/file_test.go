@@ -4,16 +4,14 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
-	"go.uber.org/zap"
-	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/calinix/caddy-calinix/config"
 )
@@ -22,58 +20,72 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const onePod = "pods:\n  - {id: a, url: \"http://a:1\", zone: z}\n"
 
+// reports is a sink that hands on everything but errors that repeat themselves.
+type reports struct {
+	ctx   context.Context
+	fault string
+	pods  chan []config.Pod
+	errs  chan string
+}
+
+func (r *reports) Found(pods []config.Pod) {
+	r.fault = ""
+	select {
+	case r.pods <- pods:
+	case <-r.ctx.Done():
+	}
+}
+
+func (r *reports) Failing(err error) {
+	if err.Error() == r.fault {
+		return
+	}
+	r.fault = err.Error()
+	select {
+	case r.errs <- r.fault:
+	case <-r.ctx.Done():
+	}
+}
+
+func next[T any](t *testing.T, from <-chan T) (v T) {
+	t.Helper()
+	select {
+	case v = <-from:
+	case <-time.After(20 * time.Second):
+		t.Fatal("no report")
+	}
+	return v
+}
+
 func TestWatch(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "pods.yaml")
-	core, logs := observer.New(zap.ErrorLevel)
-	s := &Source{Path: path, logger: zap.New(core)}
+	s := &Source{Path: path}
+	require.NoError(t, s.Provision(caddy.Context{}))
 	ctx, cancel := context.WithCancel(t.Context())
-	reports, ended := make(chan []config.Pod), make(chan struct{})
+	r, ended := &reports{ctx: ctx, pods: make(chan []config.Pod), errs: make(chan string)}, make(chan struct{})
 	go func() {
 		defer close(ended)
-		s.Watch(ctx, func(pods []config.Pod) {
-			select {
-			case reports <- pods:
-			case <-ctx.Done():
-			}
-		})
+		s.Watch(ctx, r)
 	}()
 	defer func() { cancel(); <-ended }()
-	next := func() []config.Pod {
-		t.Helper()
-		select {
-		case pods := <-reports:
-			return pods
-		case <-time.After(20 * time.Second):
-			t.Fatal("no report")
-			return nil
-		}
-	}
-	logged := func(text string) {
-		t.Helper()
-		require.Eventually(t, func() bool {
-			for _, e := range logs.All() {
-				if cause, ok := e.ContextMap()["error"].(string); ok && strings.Contains(cause, text) {
-					return true
-				}
-			}
-			return false
-		}, 20*time.Second, time.Millisecond, text)
-	}
 
-	logged("no such file")
+	assert.Contains(t, next(t, r.errs), "no such file")
 	require.NoError(t, os.WriteFile(path, []byte(onePod), 0o600))
-	assert.Equal(t, []config.Pod{{ID: "a", URL: "http://a:1", Zone: "z"}}, next())
+	assert.Equal(t, []config.Pod{{ID: "a", URL: "http://a:1", Zone: "z"}}, next(t, r.pods))
 
-	// A fault is named with its line, and nothing is reported for it.
-	require.NoError(t, os.WriteFile(path, []byte("pods:\n  - {id: a, url: \"ftp://a\"}\n"), 0o600))
-	logged(`pods.yaml:2: pods[0] ("a"): url "ftp://a": unknown scheme`)
+	// A fault is named with its line.
+	replace(t, path, "pods:\n  - {id: a, url: \"ftp://a\"}\n")
+	assert.Contains(t, next(t, r.errs), `pods.yaml:2: pods[0] ("a"): url "ftp://a": unknown scheme`)
+	replace(t, path, "pods: []\n")
+	assert.Empty(t, next(t, r.pods))
+}
 
-	// Replaced by a rename, as editors and Kubernetes do.
-	other := filepath.Join(dir, "new")
-	require.NoError(t, os.WriteFile(other, []byte("pods: []\n"), 0o600))
-	require.NoError(t, os.Rename(other, path))
-	assert.Empty(t, next())
+// replace puts another file in the place of one, as editors and Kubernetes do.
+func replace(t *testing.T, path, text string) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(path+".new", []byte(text), 0o600))
+	require.NoError(t, os.Rename(path+".new", path))
 }
 
 func TestCaddyfile(t *testing.T) {
