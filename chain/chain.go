@@ -21,6 +21,7 @@ type Chain struct {
 	ends   []int    // of all blocks cut so far
 	taken  int      // blocks that lanes have taken
 	n      int      // blocks whose hashes are cumulative
+	total  int      // blocks of the whole text, 0 if they are not counted
 	last   uint64   // cumulative hash of block n-1, or seed
 	carry  uint64   // hash of what the stream has lost of the open block
 	bytes  int      // length of the text
@@ -34,7 +35,7 @@ type Chain struct {
 func (c *Chain) Reset(o Options, seed uint64, text []byte) {
 	c.seed = seed
 	c.hashes, c.ends = c.hashes[:0], c.ends[:0]
-	c.taken, c.n, c.last, c.carry = 0, 0, seed, fnvOffset
+	c.taken, c.n, c.total, c.last, c.carry = 0, 0, 0, seed, fnvOffset
 	c.bytes = len(text)
 	c.scan.reset(o, text)
 }

@@ -37,7 +37,8 @@
 // # How it is computed
 //
 // The scanner (scan.go, words.go, unicode.go, rewrite.go) copies the text, 64
-// bytes at a time, into a stream: the bytes that the hashes cover. The lanes
+// bytes at a time, into a stream: the bytes that the hashes cover. Ordinary text
+// it leaves to skim (skim.go), which AVX2 does. The lanes
 // (lanes.go, turn.go) hash four blocks of the stream side by side and combine in
 // a fifth lane. Both give, bit for bit, what the plain rule gives, which the
 // tests hold beside them (reference_test.go). English in blocks of 32 tokens

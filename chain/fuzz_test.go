@@ -2,6 +2,7 @@ package chain
 
 import (
 	"bytes"
+	"math"
 	"testing"
 )
 
@@ -13,7 +14,11 @@ func FuzzChain(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text []byte, times uint8, block, limit uint16, seed uint64, steps []byte) {
 		text = bytes.Repeat(text, min(int(times)+1, 1+50_000/max(1, len(text))))
-		checkChain(t, new(Chain), Options{BlockSize: int(block), MaxTokenBytes: int(limit)}, seed, text, steps)
+		o := Options{BlockSize: int(block), MaxTokenBytes: int(limit)}
+		checkChain(t, new(Chain), o, seed, text, steps)
+		defer func(on bool) { useSkim = on }(useSkim)
+		useSkim = false
+		checkChain(t, new(Chain), o, seed, text, steps)
 	})
 }
 
@@ -47,11 +52,63 @@ func checkChain(t failer, c *Chain, o Options, seed uint64, text []byte, steps [
 			t.Fatalf("Extend returned %d of %d blocks", got, len(c.Hashes()))
 		}
 		check(min(want, len(hashes)))
+		if s%3 == 0 {
+			count(t, c, len(hashes), o)
+		}
 	}
+	count(t, c, len(hashes), o)
 	if got := c.Complete(); got != len(hashes) || !c.Done() {
 		t.Fatalf("Complete returned %d blocks, done %v, want %d (%+v)", got, c.Done(), len(hashes), o)
 	}
 	check(len(hashes))
+}
+
+func count(t failer, c *Chain, want int, o Options) {
+	t.Helper()
+	c.total = 0 // count again
+	if got := c.Blocks(); got != want {
+		t.Fatalf("Blocks returned %d behind %d, want %d (%+v)", got, len(c.Hashes()), want, o)
+	}
+}
+
+// FuzzSkim compares skim with its twin.
+func FuzzSkim(f *testing.F) {
+	for _, text := range awkwardTexts() {
+		f.Add([]byte(text), uint8(40), uint16(16), uint16(100), uint8(3), true)
+	}
+	f.Fuzz(func(t *testing.T, text []byte, times uint8, limit, need uint16, run uint8, after bool) {
+		text = bytes.Repeat(text, min(int(times)+1, 1+50_000/max(1, len(text))))
+		checkSkim(t, text, int(limit), int(need), int(run), after)
+	})
+}
+
+// checkSkim lets skim and its twin read the text from several places.
+func checkSkim(t failer, text []byte, limit, need, run int, after bool) {
+	t.Helper()
+	if !useSkim {
+		return // nothing to compare
+	}
+	for from := 0; from < 200 && len(text)-from >= windowBytes; from += 61 {
+		src := text[from:]
+		n := (len(src)-windowBytes)/chunkBytes + 1
+		start := tokens{run: run, need: 1 + need, max: max(16, limit)}
+		if start.max < chunkBytes {
+			start.inner = math.MaxUint64
+		}
+		if start.run = min(start.run, start.max); after {
+			start.after, start.run = 1, 0
+		}
+		fast, plain := start, start
+		got, want := make([]byte, n*chunkBytes), make([]byte, n*chunkBytes)
+		k, why := skim(&got[0], &src[0], n, chunkBytes, &fast)
+		wantK, wantWhy := skimPlain(want, src, n, chunkBytes, &plain)
+		if k != wantK || why != wantWhy || fast != plain {
+			t.Fatalf("skim did %d of %d chunks, %d, %+v; want %d, %d, %+v", k, n, why, fast, wantK, wantWhy, plain)
+		}
+		if !bytes.Equal(got[:k*chunkBytes], want[:k*chunkBytes]) {
+			t.Fatalf("skim copied %q, want %q", got[:k*chunkBytes], want[:k*chunkBytes])
+		}
+	}
 }
 
 // awkwardTexts are short texts with everything that is not plain words and

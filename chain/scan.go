@@ -59,13 +59,10 @@ type scanner struct {
 	stop  int    // in the tail: where the text ends; before: -1
 	tail  [tailBytes]byte
 
-	max   int    // the longest token in bytes
-	inner uint64 // all ones if a longer token can lie within a chunk
+	tokens
 	tiny  uint64 // all ones if max is below 16
 	every uint64 // each max-th bit
-	after uint64 // 1 if the byte before pos is white space, or none
 	spill uint64 // bytes from pos on that belong to white space before pos
-	run   int    // length of the open token, at most max
 
 	work  *workspace
 	dst   int // where the stream ends
@@ -74,7 +71,6 @@ type scanner struct {
 	first int // the cut that ends this block
 	cuts  int // how many cuts there are
 	block int // tokens in a block
-	need  int // tokens that the block behind the last cut still takes
 }
 
 func (s *scanner) reset(o Options, text []byte) {
@@ -169,69 +165,93 @@ func (s *scanner) fill(blocks int) bool {
 // ring's end. There must be room for one chunk.
 func (s *scanner) chunks(blocks int) {
 	ring := &s.work.stream
-	pos, dst, after, run := s.pos, s.dst, s.after, s.run
-	room := min(dst|streamMask, s.keep+streamBytes-streamSlack)
+	begin, room := s.dst, min(s.dst|streamMask, s.keep+streamBytes-streamSlack)
 	for {
-		src := (*[windowBytes]byte)(s.src[pos : pos+windowBytes : pos+windowBytes])
-		out := ring[dst&streamMask:]
 		var space, wide uint64
-		if ascii(src) {
-			space = blend((*[chunkBytes]byte)(out), src, separator)
-		} else {
-			space, wide = s.wide((*[chunkBytes]byte)(out), src)
+		why := notASCII
+		if useSkim && s.tiny == 0 {
+			n := 1 + max(0, min(s.limit-s.pos, room-s.dst))/chunkBytes
+			n, why = skim(&ring[s.dst&streamMask], &s.src[s.pos], n, chunkBytes, &s.tokens)
+			s.pos += n * chunkBytes
+			s.dst += n * chunkBytes
 		}
-
-		drop := space & (space<<1 | after)  // white space after white space
-		var split uint64                    // bytes too many for their token
-		lead := bits.TrailingZeros64(space) // bytes that go on with the open token
-		runs := runs16(space)
-		if runs&s.inner|s.tiny != 0 || run+lead > s.max {
-			split = s.splits(space, runs, run)
-		}
-		size := chunkBytes
-		if drop|split != 0 {
-			size += bits.OnesCount64(split) - bits.OnesCount64(drop)
-			if space == 0 {
-				spread(out, src, split)
+		if why != ranOut {
+			src := (*[windowBytes]byte)(s.src[s.pos : s.pos+windowBytes : s.pos+windowBytes])
+			out := ring[s.dst&streamMask:]
+			if why == unusual {
+				space = s.space
 			} else {
-				s.rewrite(out, drop, split)
+				space, wide = s.look((*[chunkBytes]byte)(out), src)
 			}
+			s.dst += s.chunk(out, src, space, wide)
+			s.pos += chunkBytes
 		}
-		for wide &^= drop; wide != 0; wide &= wide - 1 {
-			i := bits.TrailingZeros64(wide)
-			out[moved(i, drop, split)] = separator
-		}
-		ends := space&^drop | split
-		if n := bits.OnesCount64(ends); n < s.need {
-			s.need -= n
-		} else {
-			s.count(ends, drop, split, pos, dst)
-		}
-
-		after = space >> 63
-		switch {
-		case split != 0:
-			run = min(bits.LeadingZeros64(space), bits.LeadingZeros64(split)+1)
-		case space != 0:
-			run = bits.LeadingZeros64(space)
-		default:
-			run += chunkBytes
-		}
-		pos += chunkBytes
-		dst += size
-		if pos > s.limit || dst > room || s.cuts >= blocks {
+		if s.pos > s.limit || s.dst > room || s.cuts >= blocks {
 			break
 		}
 	}
 	// What lies at the ring's end and beyond it, and at its beginning, must agree:
 	// nobody who reads or writes looks where the ring ends.
-	if s.dst&streamMask < strideBytes {
+	if begin&streamMask < strideBytes {
 		copy(ring[streamBytes:], ring[:strideBytes])
 	}
-	if dst > s.dst|streamMask {
-		copy(ring[:dst&streamMask], ring[streamBytes:])
+	if s.dst > begin|streamMask {
+		copy(ring[:s.dst&streamMask], ring[streamBytes:])
 	}
-	s.pos, s.dst, s.after, s.run = pos, dst, after, run
+}
+
+// look copies a chunk, with separators instead of ASCII's white space, and returns
+// where white space is; see wide for what is beyond ASCII.
+func (s *scanner) look(out *[chunkBytes]byte, src *[windowBytes]byte) (space, wide uint64) {
+	if ascii(src) {
+		return blend(out, src, separator), 0
+	}
+	return s.wide(out, src)
+}
+
+// chunk makes a piece of the stream of a chunk that look has copied to out, counts
+// its tokens and cuts the blocks that end in it. It returns how long the piece is.
+func (s *scanner) chunk(out []byte, src *[windowBytes]byte, space, wide uint64) int {
+	drop, split := s.divide(space)
+	size := chunkBytes
+	if drop|split != 0 {
+		size += bits.OnesCount64(split) - bits.OnesCount64(drop)
+		if space == 0 {
+			spread(out, src, split)
+		} else {
+			s.rewrite(out, drop, split)
+		}
+	}
+	for wide &^= drop; wide != 0; wide &= wide - 1 {
+		i := bits.TrailingZeros64(wide)
+		out[moved(i, drop, split)] = separator
+	}
+	ends := space&^drop | split
+	if n := bits.OnesCount64(ends); n < s.need {
+		s.need -= n
+	} else {
+		s.count(ends, drop, split, s.pos, s.dst)
+	}
+	s.next(space, split)
+	return size
+}
+
+// divide returns what of a chunk's white space is to drop, because it stands after
+// white space, and the bytes before which a token ends because it is too long.
+func (s *scanner) divide(space uint64) (drop, split uint64) {
+	drop = space & (space<<1 | s.after)
+	runs, lead := runs16(space), bits.TrailingZeros64(space)
+	if runs&s.inner|s.tiny != 0 || s.run+lead > s.max {
+		split = s.splits(space, runs, s.run)
+	}
+	return drop, split
+}
+
+// next goes on to the next chunk.
+func (s *scanner) next(space, split uint64) {
+	if s.tokens.pass(space); split != 0 {
+		s.run = min(bits.LeadingZeros64(space), bits.LeadingZeros64(split)+1)
+	}
 }
 
 // count counts the tokens of a chunk that begins at pos in src and at dst in the
