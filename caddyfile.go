@@ -91,18 +91,28 @@ func init() {
 //	            capabilities [single] [prefill] [decode]
 //	            node         <name>
 //	            zone         <name>
+//	            dp_rank      <number>
 //	        }
 //	        # finds further pods while the balancer runs; also in prefill and decode
 //	        discover dns  <name> <port> { ... }
 //	        discover file <path>
 //	    }
 //	    dispatch {
-//	        connector           nixl|plain
+//	        connector           nixl|nixl_push|mooncake|sglang|p2pnccl|trtllm|shared_storage|plain
 //	        prefill_timeout     <duration>
 //	        on_prefill_failure  fail|decode_only
 //	        min_uncached_tokens <number>
+//	        adaptive            [<switch>]
 //	        prefill {
-//	            pod ...
+//	            pod <id> <url> {
+//	                ...                        # and, by connector:
+//	                bootstrap_host <host>      # sglang, mooncake
+//	                bootstrap_port <port>
+//	                kv_address     <host:port> # p2pnccl, nixl_push
+//	                engine_id      <id>        # nixl_push
+//	                tp_size        <number>
+//	                pp_size        <number>
+//	            }
 //	        }
 //	        decode {
 //	            pod ...

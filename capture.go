@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp/headers"
 )
 
 // capture is the http.ResponseWriter of a prefill leg, whose answer reaches
@@ -64,8 +67,12 @@ func (c *capture) plain() ([]byte, error) {
 	return plain, nil
 }
 
-// replay sends the answer on to w as it came.
-func (c *capture) replay(w http.ResponseWriter) {
+// replay sends the answer on to w as it came, but for what header rules make of
+// it with the leg's placeholders.
+func (c *capture) replay(w http.ResponseWriter, rules *headers.RespHeaderOps, repl *caddy.Replacer) {
+	if rules != nil && (rules.Require == nil || rules.Require.Match(c.status, c.header)) {
+		rules.ApplyTo(c.header, repl)
+	}
 	h := w.Header()
 	for name, values := range c.header {
 		h[name] = values

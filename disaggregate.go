@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp/headers"
 	"go.uber.org/zap"
 
 	"github.com/calinix/caddy-calinix/dispatch"
@@ -13,34 +15,39 @@ import (
 	"github.com/calinix/caddy-calinix/index"
 	"github.com/calinix/caddy-calinix/observe"
 	"github.com/calinix/caddy-calinix/outcome"
+	"github.com/calinix/caddy-calinix/prompt"
 )
 
 // disaggregate serves the request in dispatch mode: a prefill leg at one pod,
-// whose answer reaches nobody, then a decode leg at another, whose answer the
-// client gets. Requests that do not generate one text go to one decode pod.
+// whose answer reaches nobody, and a decode leg at another, whose answer the
+// client gets. Requests that cannot be handed over go to one decode pod.
 func (x *exchange) disaggregate() {
-	// Each leg's body is a copy, of which there is one at a time. One that would
-	// not fit at all has the memory to itself.
-	room := min(x.body.size()+int64(len(x.body.decoded)), x.h.bodies.memory)
+	// Each leg's body is a copy, of which there is one at a time, or two. One that
+	// would not fit at all has the memory to itself.
+	copies := int64(1)
+	if x.h.traits.Concurrent {
+		copies = 2
+	}
+	room := min(x.body.size()+copies*int64(len(x.body.decoded)), x.h.bodies.memory)
 	if err := x.body.reserve(room, x.h.bodies); err != nil {
 		x.refuse(x.leg(), outcome.Rejected, x.bodyError(err))
 		return
 	}
-	payload, unfit := x.stripped()
-	if unfit != nil {
+	if unfit := x.strip(); unfit != nil {
 		x.refuse(outcome.Decode, outcome.Rejected, unfit)
 		return
 	}
-	if !x.asked.generates {
+	if x.asked.sequences == 0 {
 		x.prompt = false // by load alone
-		x.carry(payload)
-		x.serve(outcome.Decode, fleet.Decode, nil)
+		x.body.shrink(int64(len(x.payload)))
+		x.serve(outcome.Decode, fleet.Decode, x.whole, nil)
 		return
 	}
 	prefill, decode, refused := x.pair()
 	if refused != nil {
 		if refused.leg == outcome.Prefill && x.h.decodeOnly {
-			x.withoutPrefill(outcome.NoPod, payload, nil)
+			x.alone(outcome.NoPod)
+			x.serve(outcome.Decode, fleet.Decode, x.whole, nil)
 			return
 		}
 		x.refuse(refused.leg, outcome.NoPod, refused.answer)
@@ -48,47 +55,50 @@ func (x *exchange) disaggregate() {
 	}
 	x.picked()
 	x.route.decode = decode.Pod().ID
-	reply, done := x.prefill(prefill, decode, payload)
-	if done {
+	if x.h.traits.Concurrent {
+		x.together(prefill, decode)
 		return
 	}
-	payload, err := x.h.connector.Decode(nil, payload, reply)
-	if err != nil {
-		decode.End(x.h.now(), outcome.Unsent)
-		x.refuse(outcome.Decode, outcome.Rejected, &apiError{status: http.StatusBadGateway, code: "prefill_reply_unusable", message: err.Error()})
-		return
+	x.inSequence(prefill, decode)
+}
+
+// maxSequences bounds the answers of a request that is handed over.
+const maxSequences = 1024
+
+// sequences is how many answers of text the request asks for, if it can be handed
+// over, else 0: most connectors hand one prompt over for one answer.
+func (h *Handler) sequences(r *prompt.Request) int {
+	switch {
+	case r.Generates:
+		return 1
+	case !h.traits.Batches || !r.OK || r.API != prompt.Chat && r.API != prompt.Completions,
+		r.N < 1 || r.Prompts < 1 || r.N > maxSequences/r.Prompts:
+		return 0
+	default:
+		return r.N * r.Prompts
 	}
-	x.carry(payload)
-	x.serve(outcome.Decode, fleet.Decode, decode)
 }
 
-// carry makes payload the body of the last leg; nothing else is needed of the
-// client's from then on.
-func (x *exchange) carry(payload []byte) {
-	x.payload = payload
-	x.body.raw, x.body.decoded = nil, nil
-	x.body.shrink(int64(len(payload)))
-}
-
-// stripped is the client's body without the members that only Calinix may set.
+// strip makes the payload: the client's body without the members that only Calinix may set.
 // Of a body that is not one JSON object, or has none of them, every byte stays.
 //
 // A compressed body goes on decompressed, whatever is in it: engines differ in
 // what they make of a Content-Encoding, many look at the bytes alone, and what is
 // passed on must be what was searched. So one that cannot be undone is refused.
-func (x *exchange) stripped() ([]byte, *apiError) {
+func (x *exchange) strip() *apiError {
 	if x.body.coded != nil {
-		return nil, badCoding(x.body.coded)
+		return badCoding(x.body.coded)
 	}
 	without, _, err := dispatch.Strip(nil, x.body.decoded)
 	if err != nil {
-		return nil, &apiError{status: http.StatusBadRequest, code: "bad_body", message: err.Error()}
+		return &apiError{status: http.StatusBadRequest, code: "bad_body", message: err.Error()}
 	}
 	if len(contentCodings(x.r.Header)) > 0 {
 		x.r.Header.Del("Content-Encoding")
 	}
 	x.body.raw, x.body.decoded = nil, nil // what follows is made of without
-	return without, nil
+	x.payload = without
+	return nil
 }
 
 // badCoding is the answer to a body whose Content-Encoding cannot be undone.
@@ -128,51 +138,12 @@ func (x *exchange) pair() (prefill, decode *fleet.Lease, refused *refusal) {
 // prefillTries is at how many pods a prefill leg is tried.
 const prefillTries = 2
 
-// prefill runs the prefill leg. With done it has answered the client itself, or
-// the client has left, and the decode leg is over too.
-func (x *exchange) prefill(lease, decode *fleet.Lease, stripped []byte) (reply dispatch.Handover, done bool) {
-	ctx, cancel := until(x.r.Context(), x.h.prefillTimeout)
-	defer cancel()
-	payload, err := x.h.connector.Prefill(nil, x.asked.api, stripped)
-	if err != nil {
-		now := x.h.now()
-		lease.End(now, outcome.Unsent)
-		decode.End(now, outcome.Unsent)
-		x.refuse(outcome.Prefill, outcome.Rejected, &apiError{status: http.StatusBadRequest, code: "bad_body", message: err.Error()})
-		return nil, true
-	}
-	var tried index.Bitmap
-	for try := 1; ; try++ {
-		tried.Set(int(lease.Ref().Slot))
-		x.enroute(outcome.Prefill, lease)
-		got := newCapture(dispatch.MaxReply)
-		l := &leg{kind: outcome.Prefill, target: targetOf(lease), lease: lease, payload: payload, now: x.h.now, keepHost: x.h.keepHost}
-		lease.Start()
-		out, panicked := l.run(x.h.legs, got, x.r.WithContext(ctx), x.next)
-		if panicked != nil && panicked != http.ErrAbortHandler {
-			x.endLeg(outcome.Prefill, lease, l, out)
-			decode.End(x.h.now(), outcome.Unsent)
-			panic(panicked) // not the pod's doing
-		}
-		reply, out = x.readReply(ctx, l, got, out)
-		if out == outcome.Answered {
-			l.firstByte()
-		}
-		x.endLeg(outcome.Prefill, lease, l, out)
-		if out == outcome.Answered {
-			return reply, false
-		}
-		if out.PrefillFailed() {
-			x.h.metrics.prefillFailures.WithLabelValues(x.h.state.name, out.LogName()).Inc()
-		}
-		if try < prefillTries && out.Retryable(outcome.Prefill, false) && ctx.Err() == nil {
-			ask := x.ask(fleet.Prefill, tried)
-			if next, err := x.begin(x.h.now(), &ask); err == nil {
-				lease = next
-				continue
-			}
-		}
-		return nil, x.prefillGaveUp(out, l, got, stripped, decode)
+// newTry is a try at these pods, with an id of its own.
+func (x *exchange) newTry(prefill, decode *fleet.Lease) *dispatch.Try {
+	return &dispatch.Try{
+		API: x.asked.api, Body: x.payload, Sequences: x.asked.sequences,
+		Prefill: &targetOf(prefill).peer, Decode: &targetOf(decode).peer,
+		ID: dispatch.NewID(), RequestID: x.r.Header.Get("X-Request-Id"),
 	}
 }
 
@@ -181,14 +152,14 @@ func (x *exchange) prefill(lease, decode *fleet.Lease, stripped []byte) (reply d
 func (x *exchange) readReply(ctx context.Context, l *leg, got *capture, out outcome.Outcome) (dispatch.Handover, outcome.Outcome) {
 	switch {
 	case x.gone():
-		return nil, outcome.ClientGone
+		return dispatch.Handover{}, outcome.ClientGone
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return nil, outcome.TimedOut
+		return dispatch.Handover{}, outcome.TimedOut
 	case got.full:
 		l.bodyErr = errCaptureFull
-		return nil, outcome.Unusable
+		return dispatch.Handover{}, outcome.Unusable
 	case out != outcome.Answered:
-		return nil, out
+		return dispatch.Handover{}, out
 	}
 	plain, err := got.plain()
 	if err == nil {
@@ -199,24 +170,27 @@ func (x *exchange) readReply(ctx context.Context, l *leg, got *capture, out outc
 		}
 	}
 	l.bodyErr = err
-	return nil, outcome.Unusable
+	return dispatch.Handover{}, outcome.Unusable
 }
 
-// prefillGaveUp ends a request whose prefill leg has failed for good, or goes
-// on without it where the operator allows that. It always returns true.
-func (x *exchange) prefillGaveUp(out outcome.Outcome, l *leg, got *capture, stripped []byte, decode *fleet.Lease) bool {
-	if out.PrefillFailed() && x.h.decodeOnly {
-		x.withoutPrefill(out, stripped, decode)
-		return true
+// prefillEnded counts a prefill leg that has ended.
+func (x *exchange) prefillEnded(lease *fleet.Lease, l *leg, out outcome.Outcome) {
+	x.endLeg(outcome.Prefill, lease, l, out)
+	if out.PrefillFailed() {
+		x.h.metrics.prefillFailures.WithLabelValues(x.h.state.name, out.LogName()).Inc()
 	}
-	decode.End(x.h.now(), outcome.Unsent)
+}
+
+// prefillFailed ends a request whose prefill leg has failed for good. repl has the
+// leg's placeholders.
+func (x *exchange) prefillFailed(out outcome.Outcome, l *leg, got *capture, repl *caddy.Replacer) {
 	x.route.decode = ""
 	switch out {
 	case outcome.Refused4xx:
 		if x.h.showHeaders {
 			x.route.set(x.w.Header())
 		}
-		got.replay(x.w)
+		got.replay(x.w, x.h.answerRules(), repl)
 		x.finish(out, nil)
 	case outcome.Refused5xx:
 		e := &apiError{
@@ -230,15 +204,22 @@ func (x *exchange) prefillGaveUp(out outcome.Outcome, l *leg, got *capture, stri
 	default:
 		x.finish(out, failure(outcome.Prefill, out, l.lease.Pod().ID))
 	}
-	return true
+}
+
+// answerRules are the user's header rules for answers, nil without any.
+func (h *Handler) answerRules() *headers.RespHeaderOps {
+	if h.Proxy.Headers == nil {
+		return nil
+	}
+	return h.Proxy.Headers.Response
 }
 
 // decodeOnlyMark shows in x-calinix-route-policy that a prefill leg was given
 // up and the decode pod computes the prompt itself.
 const decodeOnlyMark = ";decode-only"
 
-// withoutPrefill gives the whole request to a decode pod.
-func (x *exchange) withoutPrefill(why outcome.Outcome, payload []byte, decode *fleet.Lease) {
+// alone goes on without a prefill leg: a decode pod gets the whole request.
+func (x *exchange) alone(why outcome.Outcome) {
 	if why == outcome.NoPod {
 		x.h.metrics.prefillFailures.WithLabelValues(x.h.state.name, why.LogName()).Inc()
 	}
@@ -247,6 +228,5 @@ func (x *exchange) withoutPrefill(why outcome.Outcome, payload []byte, decode *f
 	}
 	x.route.mark = decodeOnlyMark
 	x.route.prefill = ""
-	x.carry(payload)
-	x.serve(outcome.Decode, fleet.Decode, decode)
+	x.body.shrink(int64(len(x.payload)))
 }

@@ -30,7 +30,8 @@ type exchange struct {
 	next caddyhttp.Handler
 
 	body    *body
-	payload []byte // what the leg carries that the client's answer is to come from
+	payload []byte // what the legs' bodies are made of, or the one leg's
+	handed  cargo  // in dispatch mode: what the decode leg carries
 	asked   asked
 	// request and chain are pooled. The request is given back when the pods are
 	// picked, the chain when the answer has begun; both are nil then.
@@ -55,7 +56,7 @@ type exchange struct {
 // asked is what the legs need to know of what the client asked for.
 type asked struct {
 	api       prompt.API
-	generates bool // one text
+	sequences int // answers of text that a prompt may be handed over for, 0: none
 	stream    bool
 	key       uint64 // of the prompt
 	tokens    int    // of the prompt
@@ -102,7 +103,7 @@ func (x *exchange) parted() {
 
 // answering gives back what no further leg needs: the answer has begun.
 func (x *exchange) answering() {
-	x.payload = nil
+	x.payload, x.handed = nil, cargo{}
 	if x.body != nil {
 		x.body.release()
 	}
@@ -164,7 +165,7 @@ func (x *exchange) understand() {
 	session := sessionOf(x.told, req)
 	x.session = session.hash
 	x.key = keyFor(x.rules.strategy, session, req)
-	x.asked = asked{api: req.API, generates: req.Generates, stream: req.Stream}
+	x.asked = asked{api: req.API, sequences: x.h.sequences(req), stream: req.Stream}
 	if req.OK {
 		x.prompt = true
 		x.asked.key, x.asked.tokens = req.Key(), req.Tokens()

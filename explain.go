@@ -68,7 +68,7 @@ func (adminAPI) explain(w http.ResponseWriter, r *http.Request, b *balancer) err
 	switch {
 	case x.route.mode == modeSingle:
 		out.Pick.Pod, _ = x.explainRole(&out, fleet.Single, fleet.Ref{}, false)
-	case !x.asked.generates:
+	case x.asked.sequences == 0:
 		x.prompt = false
 		out.Pick.Decode, _ = x.explainRole(&out, fleet.Decode, fleet.Ref{}, false)
 	default:

@@ -22,7 +22,7 @@ func (x *exchange) serveRequest() {
 		return
 	}
 	x.payload = x.body.raw
-	x.serve(outcome.Single, legRole(outcome.Single), nil)
+	x.serve(outcome.Single, legRole(outcome.Single), x.whole, nil)
 }
 
 // leg is the leg under which a request is counted that ended before one was

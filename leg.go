@@ -5,12 +5,14 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"strconv"
 	"sync/atomic"
 	"time"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 
+	"github.com/calinix/caddy-calinix/dispatch"
 	"github.com/calinix/caddy-calinix/fleet"
 	"github.com/calinix/caddy-calinix/observe"
 	"github.com/calinix/caddy-calinix/outcome"
@@ -31,7 +33,12 @@ type leg struct {
 	answering func()
 	now       func() time.Time
 
-	keepHost bool // the user's header_up sets Host
+	keepHost  bool   // the user's header_up sets Host
+	requestID string // X-Request-Id that the connector wants; "": as it is
+
+	// sent is called when the leg's request has been made, before it is sent;
+	// may be nil.
+	sent func()
 
 	watch bool          // what the engine says of the prompt's tokens is of interest
 	shape prompt.API    // of the answer
@@ -80,6 +87,17 @@ func (l *leg) firstByte() {
 			l.payload = nil
 			l.answering()
 		}
+	}
+}
+
+// mark sets the headers by which engines tell each other's requests, and their own
+// ranks, apart. No header_up overrules them.
+func (l *leg) mark(h http.Header) {
+	if l.requestID != "" {
+		h["X-Request-Id"] = []string{l.requestID}
+	}
+	if p := &l.target.peer; p.HasRank {
+		h["X-Data-Parallel-Rank"] = []string{strconv.Itoa(p.Rank)}
 	}
 }
 
@@ -215,12 +233,15 @@ type target struct {
 	scheme   string // http or https
 	address  string // host:port, IPv6 in brackets
 	upstream *reverseproxy.Upstream
+	peer     dispatch.Peer
+	engine   engineCache
 }
 
-func newTarget(scheme, address string) *target {
+func newTarget(scheme, address string, peer dispatch.Peer) *target {
 	return &target{
 		scheme:   scheme,
 		address:  address,
+		peer:     peer,
 		upstream: &reverseproxy.Upstream{Host: new(reverseproxy.Host), Dial: address},
 	}
 }

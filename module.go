@@ -10,6 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp/headers"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
@@ -77,6 +78,7 @@ type Handler struct {
 	hasSingle      bool
 	hasDispatch    bool
 	connector      dispatch.Connector
+	traits         dispatch.Traits
 	decodeOnly     bool
 	prefillTimeout time.Duration
 	retries        int
@@ -170,6 +172,7 @@ func (h *Handler) settle() (err error) {
 		if h.connector, err = dispatch.New(d.Connector); err != nil {
 			return err
 		}
+		h.traits = h.connector.Traits()
 		h.decodeOnly = d.OnPrefillFailure == "decodeOnly"
 		h.prefillTimeout = time.Duration(*d.PrefillTimeout)
 	}
@@ -210,7 +213,7 @@ func (h *Handler) provisionProxy(ctx caddy.Context) error {
 		}
 	}
 	p.TransportRaw = nil // it has been loaded; Caddy's own loading would do so again
-	h.legs = &reverseproxy.Handler{Headers: p.Headers, Rewrite: p.Rewrite, TrustedProxies: p.TrustedProxies, VerboseLogs: p.VerboseLogs}
+	h.legs = &reverseproxy.Handler{Headers: requestRules(p.Headers), Rewrite: p.Rewrite, TrustedProxies: p.TrustedProxies, VerboseLogs: p.VerboseLogs}
 	for _, proxy := range []*reverseproxy.Handler{h.Proxy, h.legs} {
 		proxy.Transport = h.transport
 		proxy.LoadBalancing = &reverseproxy.LoadBalancing{SelectionPolicy: pickedPod{}}
@@ -220,6 +223,15 @@ func (h *Handler) provisionProxy(ctx caddy.Context) error {
 	}
 	h.provisioned = true
 	return nil
+}
+
+// requestRules are the header rules of requests alone: those of answers are
+// applied when a prefill leg's answer reaches the client, see capture.replay.
+func requestRules(rules *headers.Handler) *headers.Handler {
+	if rules == nil {
+		return nil
+	}
+	return &headers.Handler{Request: rules.Request}
 }
 
 // hasTLSPods tells whether a pod may speak TLS. What sources will find is not

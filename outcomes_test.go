@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/calinix/caddy-calinix/internal/fakepod"
 	"github.com/calinix/caddy-calinix/internal/testcaddy"
@@ -105,6 +106,7 @@ var impossible = map[string]string{
 	"unusable single": "the answer is the client's, whatever it is",
 	"unusable decode": "the answer is the client's, whatever it is",
 	"rejected decode": "a request is refused before its first leg",
+	"dropped single":  "there is no other leg",
 }
 
 // scene brings about an outcome of a leg.
@@ -114,6 +116,7 @@ type scene struct {
 	only          string   // the one variant in which it can be played; "": all
 	given         int      // status that the pod sends, or with which Calinix refuses
 	keys          string   // further ones of the directive
+	connector     string   // of the section dispatch, "" for the default
 	members       []string // further ones of the request
 	headers       []string
 	nobody        bool // no pod is reached
@@ -174,6 +177,20 @@ var scenes = []scene{
 	{
 		outcome: "unsent", name: "no budget for a retry", legs: []string{"single", "decode"}, only: "spare",
 		keys: "retry_budget 0\nretry_status 429\n", act: spendBudget, of: func(p *played) *fakepod.Pod { return p.spare },
+	},
+	{
+		outcome: "dropped", name: "the decode leg has failed", legs: []string{"prefill"}, only: "alone", connector: "sglang",
+		act: func(p *played) {
+			p.prefill.Set(fakepod.Reply{Silent: true})
+			p.decode.Set(fakepod.Reply{Status: 400, Delay: 100 * time.Millisecond})
+		},
+	},
+	{
+		outcome: "dropped", name: "the prefill leg has failed", legs: []string{"decode"}, only: "alone", connector: "sglang",
+		act: func(p *played) {
+			p.prefill.Set(fakepod.Reply{Status: 400, Delay: 100 * time.Millisecond})
+			p.decode.Set(fakepod.Reply{Silent: true})
+		},
 	},
 	{outcome: "no_pod", legs: anyLeg, only: "alone", nobody: true, down: func(p *played) fakepod.Pods { return fakepod.Pods{p.first} }},
 	{outcome: "no_pod", legs: []string{"prefill"}, only: "decodeOnly", nobody: true, down: func(p *played) fakepod.Pods { return fakepod.Pods{p.first} }},
@@ -362,6 +379,9 @@ func (sc *scene) set(p *played, leg, variant string) (all fakepod.Pods) {
 		fallback := ""
 		if variant == "decodeOnly" {
 			fallback = "on_prefill_failure decode_only"
+		}
+		if sc.connector != "" {
+			fallback += "\nconnector " + sc.connector
 		}
 		keys = dispatch(p.prefill, p.decode, fallback)
 	}

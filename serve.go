@@ -13,12 +13,33 @@ import (
 	"github.com/calinix/caddy-calinix/outcome"
 )
 
+// cargo is what one try of a leg carries beside what the client sent.
+type cargo struct {
+	payload   []byte
+	requestID string // see leg
+}
+
+// loader gives the cargo of the next try of a leg, at the pod of the lease;
+// before is how the try before ended, zero at the first. If nothing is to be sent
+// any more, ok is false: the loader has ended the lease and the request.
+type loader func(lease *fleet.Lease, before lastTry) (c cargo, ok bool)
+
+// lastTry is how a try ended after which there is another one.
+type lastTry struct {
+	out    outcome.Outcome
+	status int // the pod's, 0 without one
+}
+
+// whole is the loader of a leg that carries the client's request to every pod.
+func (x *exchange) whole(*fleet.Lease, lastTry) (cargo, bool) { return cargo{payload: x.payload}, true }
+
 // serve sends the request to one pod after another of role until one has
 // answered or no further one may be tried, and answers the client. It is the
-// whole of single mode, and the decode leg of dispatch mode. The leg carries the
-// payload; lease, if it is held already, names the first pod.
-func (x *exchange) serve(kind outcome.Leg, role fleet.Role, lease *fleet.Lease) {
+// whole of single mode, and the decode leg of dispatch mode. load says what the leg
+// carries; lease, if it is held already, names the first pod.
+func (x *exchange) serve(kind outcome.Leg, role fleet.Role, load loader, lease *fleet.Lease) {
 	var tried index.Bitmap
+	var before lastTry
 	if lease == nil {
 		var err error
 		if lease, err = x.choose(role); err != nil {
@@ -33,9 +54,16 @@ func (x *exchange) serve(kind outcome.Leg, role fleet.Role, lease *fleet.Lease) 
 			return
 		}
 		tried.Set(int(lease.Ref().Slot))
+		c, ok := load(lease, before)
+		if !ok {
+			return
+		}
 		x.enroute(kind, lease)
 		next := x.spare(kind, role, try, &tried)
-		l := &leg{kind: kind, target: targetOf(lease), lease: lease, payload: x.payload, now: x.h.now, keepHost: x.h.keepHost, answering: x.answering}
+		l := &leg{
+			kind: kind, target: targetOf(lease), lease: lease, payload: c.payload, requestID: c.requestID,
+			now: x.h.now, keepHost: x.h.keepHost, answering: x.answering,
+		}
 		l.watch, l.shape = x.watches(kind), x.asked.api
 		l.retryOn = func(status int) bool {
 			return x.h.retryStatus[status] && next.take(outcome.OfStatus(kind, status))
@@ -49,7 +77,7 @@ func (x *exchange) serve(kind outcome.Leg, role fleet.Role, lease *fleet.Lease) 
 		}
 		if errors.Is(l.err, errStatusRetried) || out.Retryable(kind, false) && !x.gone() && next.take(out) {
 			x.endLeg(kind, lease, l, out)
-			lease = next.lease
+			lease, before = next.lease, lastTry{out, l.status}
 			continue
 		}
 		x.endLeg(kind, lease, l, out)

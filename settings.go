@@ -7,6 +7,7 @@ import (
 
 	"github.com/calinix/caddy-calinix/chain"
 	"github.com/calinix/caddy-calinix/config"
+	"github.com/calinix/caddy-calinix/dispatch"
 	"github.com/calinix/caddy-calinix/fleet"
 	"github.com/calinix/caddy-calinix/health"
 	"github.com/calinix/caddy-calinix/index"
@@ -77,7 +78,7 @@ func podsOf(e *config.Balancer) []fleet.Pod {
 			ID: m.ID, URL: m.URL, Node: m.Node, Zone: m.Zone,
 			Draining: *m.Draining,
 			Down:     m.Healthy != nil && !*m.Healthy,
-			Data:     newTarget(address.Scheme, address.HostPort()),
+			Data:     newTarget(address.Scheme, address.HostPort(), peerOf(&m, address.Host)),
 		}
 		if m.MaxConns != nil {
 			p.MaxConns, p.Limited = *m.MaxConns, true
@@ -90,6 +91,31 @@ func podsOf(e *config.Balancer) []fleet.Pod {
 		pods = append(pods, p)
 	}
 	return pods
+}
+
+// peerOf is what connectors know of a pod on that host.
+func peerOf(m *config.Member, host string) dispatch.Peer {
+	p := dispatch.Peer{
+		BootstrapHost: host, BootstrapPort: config.DefaultBootstrapPort,
+		EngineID: m.EngineID, TPSize: 1, PPSize: 1,
+	}
+	if m.BootstrapHost != "" {
+		p.BootstrapHost = m.BootstrapHost
+	}
+	for _, f := range []struct {
+		to   *int
+		said *int
+	}{{&p.BootstrapPort, m.BootstrapPort}, {&p.TPSize, m.TPSize}, {&p.PPSize, m.PPSize}, {&p.Rank, m.DPRank}} {
+		if f.said != nil {
+			*f.to = *f.said
+		}
+	}
+	p.HasRank = m.DPRank != nil
+	p.KVHost, p.KVPort = host, config.DefaultSideChannelPort+p.Rank
+	if h, port, err := config.SplitAddress(m.KVAddress); err == nil {
+		p.KVHost, p.KVPort = h, port
+	}
+	return p
 }
 
 // targetOf is the target of the pod that a lease holds.

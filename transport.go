@@ -138,6 +138,10 @@ func (t *podTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	// POST that carries an Idempotency-Key, however late the connection broke.
 	req.GetBody = nil
 	header := req.Header
+	l.mark(header)
+	if l.sent != nil {
+		l.sent()
+	}
 	loggable(req) // Caddy logs it when this returns
 	resp, err := t.pooled.RoundTrip(l.traced(req, header))
 	if err != nil && l.last.stale(err) && req.Context().Err() == nil {

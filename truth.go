@@ -17,7 +17,7 @@ import (
 // is the truth about the pod's cache. To a decode pod a prompt that was handed
 // over is a cached one. Prefill legs are read where their answer is.
 func (x *exchange) watches(kind outcome.Leg) bool {
-	return x.asked.generates && (kind == outcome.Single || kind == outcome.Decode && x.route.prefill == "")
+	return x.asked.sequences == 1 && (kind == outcome.Single || kind == outcome.Decode && x.route.prefill == "")
 }
 
 // listen begins to look at the answer as it passes, if it is one that says

@@ -267,7 +267,8 @@ type Dispatch struct {
 	// drops it.
 	Mode string `json:"-" yaml:"mode"`
 
-	// How the two legs hand over: nixl or plain. Default: nixl.
+	// How the two legs hand over: nixl, nixlPush, mooncake, sglang, p2pnccl,
+	// trtllm, sharedStorage or plain. Default: nixl.
 	Connector string `json:"connector,omitempty" yaml:"connector"`
 
 	// The time limit of the prefill leg as a whole, both tries; 0 is none.
@@ -277,9 +278,14 @@ type Dispatch struct {
 	// What happens when the prefill leg fails: fail or decodeOnly. Default: fail.
 	OnPrefillFailure string `json:"on_prefill_failure,omitempty" yaml:"onPrefillFailure"`
 
-	// Prompts with fewer uncached tokens skip the prefill leg. Only 0 (the
-	// default) is available.
+	// A prompt of which the best decode pod lacks fewer tokens than this skips the
+	// prefill leg; 0 is never. Default: 0.
 	MinUncachedTokens *int `json:"min_uncached_tokens,omitempty" yaml:"minUncachedTokens"`
+
+	// Also skip the prefill leg of a prompt of which the best decode pod lacks so
+	// little that computing it takes less than handing the prompt over, as both
+	// were measured. Default: false.
+	Adaptive *bool `json:"adaptive,omitempty" yaml:"adaptive"`
 
 	// The pods of the prefill leg.
 	Prefill *Pods `json:"prefill,omitempty" yaml:"prefill"`
@@ -324,6 +330,32 @@ type Pod struct {
 
 	// The zone in which the pod runs. Default: none.
 	Zone string `json:"zone,omitempty" yaml:"zone"`
+
+	// Where decode pods reach the bootstrap server of this prefill pod, for the
+	// connectors sglang and mooncake. Default: the host of the URL.
+	BootstrapHost string `json:"bootstrap_host,omitempty" yaml:"bootstrapHost"`
+
+	// The port of that server. Default: 8998.
+	BootstrapPort *int `json:"bootstrap_port,omitempty" yaml:"bootstrapPort"`
+
+	// Where the engine's KV transfer listens, host and port: for p2pnccl the ZMQ
+	// address of every prefill and decode pod, which has no default; for nixlPush
+	// the NIXL side channel of a prefill pod, by default port 5600 (and its
+	// data-parallel rank more) at the host of the URL.
+	KVAddress string `json:"kv_address,omitempty" yaml:"kvAddress"`
+
+	// The engine_id of a prefill pod, for nixlPush.
+	EngineID string `json:"engine_id,omitempty" yaml:"engineId"`
+
+	// The tensor-parallel size of a prefill pod, for nixlPush. Default: 1.
+	TPSize *int `json:"tp_size,omitempty" yaml:"tpSize"`
+
+	// The pipeline-parallel size of a prefill pod, for nixlPush. Default: 1.
+	PPSize *int `json:"pp_size,omitempty" yaml:"ppSize"`
+
+	// The data-parallel rank that the pod stands for, where one port serves
+	// several: its requests carry X-Data-Parallel-Rank. Default: none.
+	DPRank *int `json:"dp_rank,omitempty" yaml:"dpRank"`
 }
 
 // Capabilities names roles of a pod. The role under which the pod is listed is

@@ -55,6 +55,8 @@ const (
 	DefaultPodTokens = 460_800
 
 	DefaultConnector        = "nixl"
+	DefaultBootstrapPort    = 8998
+	DefaultSideChannelPort  = 5600
 	DefaultOnPrefillFailure = "fail"
 
 	// DefaultDialTimeout and DefaultKeepAlive are those of the transport to the
@@ -110,6 +112,7 @@ func (b *Balancer) Defaults() *Balancer {
 		fillString(&d.OnPrefillFailure, DefaultOnPrefillFailure)
 		fill(&d.PrefillTimeout, 0)
 		fill(&d.MinUncachedTokens, 0)
+		fill(&d.Adaptive, false)
 		d.Prefill = d.Prefill.defaults()
 		d.Decode = d.Decode.defaults()
 	}

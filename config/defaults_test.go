@@ -31,7 +31,7 @@ upstreams:
 		`"sessions":{"idle_ttl":1800000000000,"max":100000},` +
 		`"expected_ttft":{"prefill_rate":2000,"gamma":0.5,"theta":0.01,"eta":0.7,"replicas":2,"tau":20000000000},"hashing":{"load_factor":1.25,"virtual_nodes":160},"engine_metrics":{"enabled":false,"path":"/metrics","interval":2000000000},` +
 		`"single":{"pods":[{"id":"a","url":"https://engine-a:443","draining":false,"node":"engine-a"}]},` +
-		`"dispatch":{"connector":"nixl","prefill_timeout":0,"on_prefill_failure":"fail","min_uncached_tokens":0,` +
+		`"dispatch":{"connector":"nixl","prefill_timeout":0,"on_prefill_failure":"fail","min_uncached_tokens":0,"adaptive":false,` +
 		`"prefill":{"pods":[{"id":"p","url":"http://[fe80::1]:8000","draining":false,"node":"rack-1"}]},` +
 		`"decode":{"pods":[{"id":"d","url":"http://10.0.0.1:80","draining":false,"node":"10.0.0.1"}]}}}`
 	if got := marshal(t, effective); got != want {
@@ -105,7 +105,10 @@ func lost(said, effective reflect.Value, path string) (keys []string) {
 // read the others without looking.
 func TestDefaultsComplete(t *testing.T) {
 	b := &Balancer{Single: &Single{Pods: []Pod{{}}}, Dispatch: &Dispatch{}}
-	mayBeNil := map[string]bool{"Healthy": true, "MaxConns": true, "Capabilities": true}
+	mayBeNil := map[string]bool{
+		"Healthy": true, "MaxConns": true, "Capabilities": true,
+		"BootstrapPort": true, "TPSize": true, "PPSize": true, "DPRank": true,
+	}
 	var walk func(v reflect.Value, path string)
 	walk = func(v reflect.Value, path string) {
 		for i := range v.NumField() {

@@ -32,7 +32,6 @@ func (b *Balancer) Validate() error {
 	c.modes(b)
 	c.pods(b)
 	c.sources(b)
-	c.unavailable(b)
 	if len(c.problems) > 0 {
 		return c.problems
 	}
@@ -151,7 +150,8 @@ func (c *checker) dispatch(d *Dispatch) {
 	if d == nil {
 		return
 	}
-	c.choice("dispatch.connector", d.Connector, "connector", connectors, unavailableConnectors)
+	c.choice("dispatch.connector", d.Connector, "connector", connectors, nil)
+	between(c, "dispatch.min_uncached_tokens", d.MinUncachedTokens, 0, maxCount)
 	c.choice("dispatch.on_prefill_failure", d.OnPrefillFailure, "value", prefillFailures, nil)
 	c.notNegative("dispatch.prefill_timeout", d.PrefillTimeout)
 }

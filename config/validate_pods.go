@@ -12,6 +12,11 @@ func (c *checker) pods(b *Balancer) {
 		limit = min(limit, max(*r.MaxPods, 1))
 	}
 	c.members(b.Members(), limit)
+	for _, m := range b.Members() {
+		c.pod = m.ID
+		c.transfer(b.connector(), m)
+	}
+	c.pod = ""
 }
 
 func (c *checker) members(members []Member, limit int) {

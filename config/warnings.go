@@ -1,6 +1,9 @@
 package config
 
-import "time"
+import (
+	"strconv"
+	"time"
+)
 
 // shortTTL is the life of unused blocks below which a warning is given.
 const shortTTL = Duration(10 * time.Minute)
@@ -22,6 +25,7 @@ func (b *Balancer) Warnings() Problems {
 		c.add("weights", nil, "without effect: strategy %s weighs nothing, cacheAware does", s)
 	}
 	c.bodyMemory(b)
+	c.withoutPrefill(b)
 	seen := map[string]string{}
 	for _, m := range b.Members() {
 		c.uselessCapabilities(b, &m)
@@ -29,13 +33,17 @@ func (b *Balancer) Warnings() Problems {
 		if err != nil {
 			continue
 		}
-		if first, ok := seen[a.String()]; ok {
+		at := a.String()
+		if m.DPRank != nil {
+			at += "@" + strconv.Itoa(*m.DPRank) // ranks share a port
+		}
+		if first, ok := seen[at]; ok {
 			c.pod = m.ID
 			c.add(m.Path+".url", m.URL, "two pods at one address count their load and their cache apart; this is also the address of")
 			c.problems[len(c.problems)-1].Other = first
 			continue
 		}
-		seen[a.String()] = m.Path
+		seen[at] = m.Path
 	}
 	return c.problems
 }
@@ -76,5 +84,24 @@ func (c *checker) bodyMemory(b *Balancer) {
 		c.add("max_body_bytes", body, "more than all bodies together may take, %d: so large a body can never be read", memory)
 	default:
 		c.add("body_memory_bytes", memory, "a body of the largest size allowed, %d, can never be read", body)
+	}
+}
+
+// withoutPrefill warns of what lets decode pods do without prefill pods where the
+// engines cannot.
+func (c *checker) withoutPrefill(b *Balancer) {
+	if b.connector() != "sglang" {
+		return
+	}
+	const alone = "SGLang servers that run as decode servers refuse requests without a prefill pod: only unified ones can take them"
+	d := b.Dispatch
+	if canonical(prefillFailures, d.OnPrefillFailure) == "decodeOnly" {
+		c.add("dispatch.on_prefill_failure", d.OnPrefillFailure, alone)
+	}
+	if d.MinUncachedTokens != nil && *d.MinUncachedTokens > 0 {
+		c.add("dispatch.min_uncached_tokens", *d.MinUncachedTokens, alone)
+	}
+	if isTrue(d.Adaptive) {
+		c.add("dispatch.adaptive", true, alone)
 	}
 }

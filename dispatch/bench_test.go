@@ -20,6 +20,7 @@ func BenchmarkLegs(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
+		try := &Try{API: prompt.Chat, Body: body}
 		dst := make([]byte, 0, 2*len(body))
 		run := func(name string, n int, f func() error) {
 			b.Run(fmt.Sprintf("%s/%dKiB", name, size>>10), func(b *testing.B) {
@@ -37,7 +38,7 @@ func BenchmarkLegs(b *testing.B) {
 			return err
 		})
 		run("Prefill", len(body), func() error {
-			_, err := nixl{}.Prefill(dst, prompt.Chat, body)
+			_, err := nixl{}.Prefill(dst, try)
 			return err
 		})
 		run("ReadPrefill", len(reply), func() error {
@@ -45,7 +46,7 @@ func BenchmarkLegs(b *testing.B) {
 			return err
 		})
 		run("Decode", len(body), func() error {
-			_, err := nixl{}.Decode(dst, body, h)
+			_, err := nixl{}.Decode(dst, try, h)
 			return err
 		})
 	}

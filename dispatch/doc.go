@@ -10,7 +10,9 @@
 // documents not a byte of the client's JSON changes.
 //
 // The package knows no HTTP: sending the legs, and what follows from their
-// ends, is the caller's. Both connectors here are sequential: the decode leg
-// is made when the prefill reply was read, and nothing is held that would
-// have to be released but what the engine itself leases to the decode leg.
+// ends, is the caller's. A connector says by its Traits whether the decode leg
+// is made when the prefill reply was read, or both legs are sent at once and
+// meet by an id that they share. No engine has a call that gives back blocks
+// which no decode leg fetches: the engine's own lease or time limit does, and
+// the cancelled connection of a leg that still runs.
 package dispatch

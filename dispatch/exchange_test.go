@@ -2,9 +2,11 @@ package dispatch
 
 import (
 	"bytes"
+	"encoding/hex"
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -34,29 +36,38 @@ func TestExchanges(t *testing.T) {
 			}
 			client := parts["client"]
 			before := bytes.Clone(client)
+			try := settings.try(t, client)
 
-			prefill, err := c.Prefill(nil, apis[settings["api"]], client)
+			if got := map[bool]string{true: "concurrent", false: "sequential"}[c.Traits().Concurrent]; got != settings["order"] {
+				t.Errorf("legs are %s, want %s", got, settings["order"])
+			}
+			if got, want := c.RequestID(try), settings["x-request-id"]; got != want {
+				t.Errorf("X-Request-Id %q, want %q", got, want)
+			}
+			prefill, err := c.Prefill(nil, try)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if got, want := plainly(t, prefill), plainly(t, parts["prefill leg"]); got != want {
 				t.Errorf("prefill leg\n got %s\nwant %s", got, want)
 			}
-			h, err := c.ReadPrefill(parts["prefill reply"])
-			if err != nil {
-				t.Fatal(err)
+			var h Handover
+			if !c.Traits().Concurrent {
+				if h, err = c.ReadPrefill(parts["prefill reply"]); err != nil {
+					t.Fatal(err)
+				}
 			}
-			if got, want := string(h), string(parts["handover"]); got != want {
+			if got, want := string(h.Params), string(parts["handover"]); got != want {
 				t.Errorf("handover\n got %s\nwant %s", got, want)
 			}
-			decode, err := c.Decode(nil, client, h)
+			decode, err := c.Decode(nil, try, h)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if got, want := plainly(t, decode), plainly(t, parts["decode leg"]); got != want {
 				t.Errorf("decode leg\n got %s\nwant %s", got, want)
 			}
-			if h != nil && !bytes.Contains(decode, h) {
+			if !bytes.Contains(decode, h.Params) {
 				t.Error("the decode leg does not hold the handover byte for byte")
 			}
 			if !bytes.Equal(client, before) {
@@ -66,15 +77,46 @@ func TestExchanges(t *testing.T) {
 	}
 }
 
-// readExchange reads a file of settings ("name value") and parts that begin
+// settings are the head of an exchange file.
+type settings map[string]string
+
+// try is the try that the settings describe.
+func (s settings) try(t *testing.T, body []byte) *Try {
+	t.Helper()
+	number := func(name string, otherwise int) int {
+		if s[name] == "" {
+			return otherwise
+		}
+		n, err := strconv.Atoi(s[name])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	peer := func(leg string) *Peer {
+		return &Peer{
+			BootstrapHost: s[leg+".bootstrap_host"], BootstrapPort: number(leg+".bootstrap_port", 0),
+			KVHost: s[leg+".kv_host"], KVPort: number(leg+".kv_port", 0), EngineID: s[leg+".engine_id"],
+			TPSize: number(leg+".tp_size", 1), PPSize: number(leg+".pp_size", 1),
+			Rank: number(leg+".dp_rank", 0), HasRank: s[leg+".dp_rank"] != "",
+		}
+	}
+	try := &Try{API: apis[s["api"]], Body: body, Sequences: number("sequences", 1), Prefill: peer("prefill"), Decode: peer("decode"), RequestID: s["client's x-request-id"]}
+	if n, err := hex.Decode(try.ID[:], []byte(s["id"])); err != nil || s["id"] != "" && n != len(try.ID) {
+		t.Fatalf("id %q: %v", s["id"], err)
+	}
+	return try
+}
+
+// readExchange reads a file of settings ("name: value") and parts that begin
 // with "-- name --".
-func readExchange(t *testing.T, file string) (settings map[string]string, parts map[string][]byte) {
+func readExchange(t *testing.T, file string) (head settings, parts map[string][]byte) {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	settings, parts = map[string]string{}, map[string][]byte{}
+	head, parts = settings{}, map[string][]byte{}
 	part := ""
 	for line := range strings.Lines(string(text)) {
 		line = strings.TrimSuffix(line, "\n")
@@ -87,11 +129,11 @@ func readExchange(t *testing.T, file string) (settings map[string]string, parts 
 			}
 			parts[part] = append(parts[part], line...)
 		case !strings.HasPrefix(line, "#"):
-			key, value, _ := strings.Cut(line, " ")
-			settings[key] = value
+			key, value, _ := strings.Cut(line, ": ")
+			head[key] = value
 		}
 	}
-	return settings, parts
+	return head, parts
 }
 
 // plainly is the body without whitespace, its names in their usual spelling.
@@ -117,6 +159,11 @@ func compact(t *testing.T, body []byte) string {
 	return b.String()
 }
 
+// tryOf is a try of some ID at two pods.
+func tryOf(api prompt.API, body string) *Try {
+	return &Try{API: api, Body: []byte(body), Sequences: 1, Prefill: new(Peer), Decode: new(Peer), ID: NewID()}
+}
+
 // TestLimits: on the prefill leg every output limit that is present equals 1,
 // and at least the one proper to the path is present.
 func TestLimits(t *testing.T) {
@@ -134,7 +181,7 @@ func TestLimits(t *testing.T) {
 		{"messages", `{"max_tokens":500,"max_tokens":600}`, `{"max_tokens":1}`},
 		{"messages", `{"max\u005ftokens":500}`, `{"max_tokens":1}`},
 	} {
-		got, err := plain{}.Prefill(nil, apis[c.api], []byte(c.client))
+		got, err := plain{}.Prefill(nil, &Try{API: apis[c.api], Body: []byte(c.client)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -155,21 +202,17 @@ func TestLimits(t *testing.T) {
 
 // TestRefusals: what is no such request, and no such reply, is an error.
 func TestRefusals(t *testing.T) {
-	for _, name := range []string{"nixl", "plain"} {
-		c, err := New(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+	for name, c := range connectors {
 		for _, api := range []prompt.API{prompt.Other, prompt.Embeddings} {
-			if _, err := c.Prefill(nil, api, []byte(`{}`)); err == nil {
+			if _, err := c.Prefill(nil, tryOf(api, `{}`)); err == nil {
 				t.Errorf("%s: API %d got a prefill leg", name, api)
 			}
 		}
 		for _, body := range []string{"", "null", "[]", `"x"`, `{`, `{"a":}`, `{"a":1}x`, `{"a":1,}`, "{\"a\":\"\xff\"}"} {
-			if _, err := c.Prefill(nil, prompt.Chat, []byte(body)); err == nil {
+			if _, err := c.Prefill(nil, tryOf(prompt.Chat, body)); err == nil {
 				t.Errorf("%s: %q got a prefill leg", name, body)
 			}
-			if _, err := c.Decode(nil, []byte(body), nil); err == nil {
+			if _, err := c.Decode(nil, tryOf(prompt.Chat, body), Handover{}); err == nil {
 				t.Errorf("%s: %q got a decode leg", name, body)
 			}
 		}
@@ -179,15 +222,27 @@ func TestRefusals(t *testing.T) {
 		`{"kv_transfer_params":"x"}`, `{"kv_transfer_params":[1]}`, `{"kv_transfer_params":1}`, `{"kv_transfer_params":true}`,
 	} {
 		if h, err := (nixl{}).ReadPrefill([]byte(reply)); err == nil {
-			t.Errorf("reply %q was taken: %q", reply, h)
+			t.Errorf("reply %q was taken: %q", reply, h.Params)
 		}
 	}
 	for _, reply := range []string{" {\n} ", `{"kv_transfer_params": null }`, `{"choices":[{"kv_transfer_params":{"a":1}}]}`, `{"kv_transfer_params":{"a":1},"kv_transfer_params":null}`} {
-		if h, err := (nixl{}).ReadPrefill([]byte(reply)); err != nil || h != nil {
-			t.Errorf("reply %q: %q %v", reply, h, err)
+		if h, err := (nixl{}).ReadPrefill([]byte(reply)); err != nil || h.Params != nil {
+			t.Errorf("reply %q: %q %v", reply, h.Params, err)
 		}
 	}
-	if _, err := New("mooncake"); err == nil || err.Error() != `connector "mooncake": want nixl or plain` {
+	for _, reply := range []string{
+		"", "[]", `{"disaggregated_params":"x"}`, `{"disaggregated_params":[1]}`, `{"choices":[{"disaggregated_params":1}]}`, `{"choices":[{"disaggregated_params":{}}]`,
+	} {
+		if h, err := (trtllm{}).ReadPrefill([]byte(reply)); err == nil {
+			t.Errorf("reply %q was taken: %q", reply, h.Params)
+		}
+	}
+	for _, reply := range []string{`{}`, `{"choices":[]}`, `{"choices":{}}`, `{"choices":[1]}`, `{"choices":[ {"disaggregated_params":null} ]}`, `{"disaggregated_params":null,"choices":null}`} {
+		if h, err := (trtllm{}).ReadPrefill([]byte(reply)); err != nil || h.Params != nil {
+			t.Errorf("reply %q: %q %v", reply, h.Params, err)
+		}
+	}
+	if _, err := New("moriio"); err == nil || err.Error() != `connector "moriio": want one of mooncake, nixl, nixlPush, p2pnccl, plain, sglang, sharedStorage, trtllm` {
 		t.Errorf("unknown connector: %v", err)
 	}
 }
@@ -196,8 +251,8 @@ func TestRefusals(t *testing.T) {
 // even copied.
 func TestDecodeIsTheClientsBody(t *testing.T) {
 	body := []byte(" {\"model\" : \"m\" ,\n\"seed\":1e400 } ")
-	for _, c := range []Connector{nixl{}, plain{}} {
-		if got, err := c.Decode(nil, body, nil); err != nil || &got[0] != &body[0] || len(got) != len(body) {
+	for _, c := range []Connector{nixl{}, plain{}, sharedStorage{}, p2pnccl{}, trtllm{}} {
+		if got, err := c.Decode(nil, &Try{API: prompt.Chat, Body: body}, Handover{}); err != nil || &got[0] != &body[0] || len(got) != len(body) {
 			t.Errorf("%T: %q %v", c, got, err)
 		}
 	}
@@ -228,8 +283,8 @@ func FuzzReadPrefill(f *testing.F) {
 		if isNull || !ok {
 			want = nil
 		}
-		if !bytes.Equal(h, want) {
-			t.Fatalf("%q: %q, want %q", reply, h, want)
+		if !bytes.Equal(h.Params, want) {
+			t.Fatalf("%q: %q, want %q", reply, h.Params, want)
 		}
 	})
 }

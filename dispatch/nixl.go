@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/calinix/caddy-calinix/jsonedit"
-	"github.com/calinix/caddy-calinix/prompt"
 )
 
 // nixl is the pull form of vLLM's NixlConnector, its default. The prefill leg
@@ -18,7 +17,19 @@ import (
 // The prefill pod keeps the blocks for a lease (30 s, renewed by the decode
 // pod; older versions 480 s). If no decode leg follows they are freed when it
 // runs out: there is no call to give them back.
-type nixl struct{}
+//
+// Not verified: that one object could describe several sequences; requests with
+// several are not disaggregated.
+type nixl struct{ sequential }
+
+// sequential is what most connectors with sequential legs have in common.
+type sequential struct{}
+
+// Traits has none: the legs follow each other.
+func (sequential) Traits() Traits { return Traits{} }
+
+// RequestID is none: bodies say all.
+func (sequential) RequestID(*Try) string { return "" }
 
 var (
 	// keepBlocks is what vLLM's own proxies send in a prefill leg.
@@ -27,48 +38,42 @@ var (
 )
 
 // Prefill limits the client's body to one token and asks to keep the blocks.
-func (nixl) Prefill(dst []byte, api prompt.API, body []byte) ([]byte, error) {
-	var room [maxEdits]jsonedit.Edit
-	edits, err := firstToken(room[:0], api, body)
-	if err != nil {
-		return nil, err
-	}
-	return jsonedit.Apply(dst, body, carry(edits, keepBlocks)...)
+func (nixl) Prefill(dst []byte, t *Try) ([]byte, error) {
+	return prefillWith(dst, t, kvTransferParams, keepBlocks)
 }
 
 // ReadPrefill returns the reply's kv_transfer_params byte for byte, for their
 // numbers exceed what a float64 holds. They are missing or null if the prompt
 // ended with its first token. Of several the last counts, as everywhere.
 func (nixl) ReadPrefill(reply []byte) (Handover, error) {
-	params, ok, err := jsonedit.Member(reply, kvTransferParams)
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("prefill reply: %w", err)
-	case !ok || bytes.Equal(params, null):
-		return nil, nil
-	case params[0] != '{':
-		return nil, fmt.Errorf("prefill reply: %s is neither an object nor null", kvTransferParams)
-	default:
-		return params, nil
+	params, err := object(reply, kvTransferParams)
+	if err != nil {
+		return Handover{}, fmt.Errorf("prefill reply: %w", err)
 	}
+	return Handover{Params: params}, nil
 }
 
 // Decode returns the client's body with the prefill reply's parameters in
 // place of any reserved members.
-func (nixl) Decode(dst, body []byte, h Handover) ([]byte, error) {
-	if h == nil {
-		return plain{}.Decode(dst, body, nil)
+func (nixl) Decode(dst []byte, t *Try, h Handover) ([]byte, error) {
+	if h.Params == nil {
+		return asIs(dst, t.Body)
 	}
-	var room [maxEdits]jsonedit.Edit
-	return jsonedit.Apply(dst, body, carry(withoutReserved(room[:0]), h)...)
+	return decodeWith(dst, t, kvTransferParams, h.Params)
 }
 
-// carry makes edits, which remove the client's parameters, set these.
-func carry(edits []jsonedit.Edit, params []byte) []jsonedit.Edit {
-	for i := range edits {
-		if edits[i].Name == kvTransferParams {
-			edits[i].Value = params
-		}
+// object returns the top-level member of that name, which must be an object; nil
+// if it is missing or null.
+func object(body []byte, name string) ([]byte, error) {
+	value, ok, err := jsonedit.Member(body, name)
+	switch {
+	case err != nil:
+		return nil, err
+	case !ok || bytes.Equal(value, null):
+		return nil, nil
+	case value[0] != '{':
+		return nil, fmt.Errorf("%s is neither an object nor null", name)
+	default:
+		return value, nil
 	}
-	return edits
 }

@@ -3,12 +3,16 @@ package dispatch
 import (
 	"encoding/binary"
 	"errors"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"unicode/utf16"
 
 	"pgregory.net/rapid"
+
+	"github.com/calinix/caddy-calinix/prompt"
 )
 
 func TestStrip(t *testing.T) {
@@ -186,7 +190,12 @@ func TestBytesOutsideAreTheClients(t *testing.T) {
 		body := drawBody(t)
 		api := rapid.SampledFrom([]string{"chat", "completions", "responses", "messages"}).Draw(t, "api")
 		params := drawValue(t, "params")
-		checkLeg := func(name string, got []byte, err error, set map[string]string, drop []string) {
+		try := &Try{
+			API: apis[api], Body: []byte(body), Sequences: rapid.IntRange(1, 3).Draw(t, "sequences"), ID: NewID(),
+			Prefill: &Peer{BootstrapHost: "p\"1", BootstrapPort: 8998, KVHost: "p-kv", KVPort: 5600, EngineID: "e\\1", TPSize: 2, PPSize: 1, Rank: 3, HasRank: true},
+			Decode:  &Peer{KVHost: "d-kv", KVPort: 5601, Rank: 4, HasRank: true},
+		}
+		check := func(name string, got []byte, err error, set map[string]string, drop []string) {
 			if err != nil {
 				t.Fatalf("%s of %s: %v", name, body, err)
 			}
@@ -197,27 +206,94 @@ func TestBytesOutsideAreTheClients(t *testing.T) {
 				t.Fatalf("%s of %s is not JSON: %s", name, body, got)
 			}
 		}
-		proper := map[string][]string{
-			"chat": {"max_tokens", "max_completion_tokens"}, "completions": {"max_tokens"},
-			"responses": {"max_output_tokens"}, "messages": {"max_tokens"},
-		}[api]
-		set := map[string]string{"stream": "false"}
-		for _, limit := range []string{"max_tokens", "max_completion_tokens", "max_output_tokens"} {
-			if slices.Contains(proper, limit) || slices.ContainsFunc(mustRead(body), func(m member) bool { return m.name == limit }) {
-				set[limit] = "1"
+		for name, own := range ownMembers(try, params) {
+			c := connectors[name]
+			set, drop := firstTokenRule(api, body)
+			if name == "trtllm" {
+				delete(set, "max_completion_tokens")
+				drop = append(drop, "max_completion_tokens")
 			}
+			maps.Copy(set, own.prefill)
+			got, err := c.Prefill(nil, try)
+			check(name+" prefill leg", got, err, set, drop)
+			got, err = c.Decode(nil, try, own.handover)
+			check(name+" decode leg", got, err, own.decode, nil)
 		}
-		drop := []string{"min_tokens", "min_completion_tokens", "stream_options", "background"}
-		got, err := plain{}.Prefill(nil, apis[api], []byte(body))
-		checkLeg("plain prefill leg", got, err, set, drop)
-		got, err = plain{}.Decode(nil, []byte(body), nil)
-		checkLeg("plain decode leg", got, err, nil, nil)
-		got, err = nixl{}.Decode(nil, []byte(body), Handover(params))
-		checkLeg("nixl decode leg", got, err, map[string]string{"kv_transfer_params": params}, nil)
-		set["kv_transfer_params"] = `{"do_remote_decode":true,"do_remote_prefill":false,"remote_engine_id":null,"remote_block_ids":null,"remote_host":null,"remote_port":null}`
-		got, err = nixl{}.Prefill(nil, apis[api], []byte(body))
-		checkLeg("nixl prefill leg", got, err, set, drop)
 	})
+}
+
+// firstTokenRule says again what lets a body end after one token.
+func firstTokenRule(api, body string) (set map[string]string, drop []string) {
+	proper := map[string][]string{
+		"chat": {"max_tokens", "max_completion_tokens"}, "completions": {"max_tokens"},
+		"responses": {"max_output_tokens"}, "messages": {"max_tokens"},
+	}[api]
+	set = map[string]string{"stream": "false"}
+	for _, limit := range []string{"max_tokens", "max_completion_tokens", "max_output_tokens"} {
+		if slices.Contains(proper, limit) || slices.ContainsFunc(mustRead(body), func(m member) bool { return m.name == limit }) {
+			set[limit] = "1"
+		}
+	}
+	return set, []string{"min_tokens", "min_completion_tokens", "stream_options", "background"}
+}
+
+// ownMember are the members that a connector documents.
+type ownMember struct {
+	prefill, decode map[string]string
+	handover        Handover
+}
+
+// ownMembers says again what each connector puts into the legs of the try.
+func ownMembers(try *Try, params string) map[string]ownMember {
+	nothing := ownMember{}
+	room, roomList, host, port := strconv.FormatInt(try.ID.room(), 10), "", `"p\"1"`, "8998"
+	if n := try.Sequences; n > 1 {
+		list := func(each func(i int) string) string {
+			var all []string
+			for i := range n {
+				all = append(all, each(i))
+			}
+			return "[" + strings.Join(all, ",") + "]"
+		}
+		roomList = list(func(i int) string { return strconv.FormatInt(try.ID.room()+int64(i), 10) })
+		host, port, room = list(func(int) string { return `"p\"1"` }), list(func(int) string { return "8998" }), roomList
+	}
+	meet := func(rank string, more ...string) map[string]string {
+		m := map[string]string{"bootstrap_host": host, "bootstrap_port": port, "bootstrap_room": room, "routed_dp_rank": rank}
+		for _, name := range more {
+			m[name] = "3"
+		}
+		return m
+	}
+	xfer := `"transfer_id":"xfer-` + try.ID.String() + `"}`
+	kv := func(value string) map[string]string { return map[string]string{"kv_transfer_params": value} }
+	keep := `{"do_remote_decode":true,"do_remote_prefill":false,"remote_engine_id":null,"remote_block_ids":null,"remote_host":null,"remote_port":null`
+	trtDecode := map[string]string{"disaggregated_params": params}
+	switch try.API {
+	case prompt.Completions:
+		trtDecode["prompt"] = "[1,2]"
+	case prompt.Chat:
+		trtDecode["prompt_token_ids"] = "[1,2]"
+	}
+	return map[string]ownMember{
+		"plain": nothing, "sharedStorage": nothing, "p2pnccl": nothing,
+		"nixl": {kv(keep + "}"), kv(params), Handover{Params: []byte(params)}},
+		"nixlPush": {
+			kv(keep + "," + xfer),
+			kv(`{"do_remote_decode":false,"do_remote_prefill":true,"remote_engine_id":"e\\1","remote_host":"p-kv","remote_port":5600,"tp_size":2,"pp_size":1,"remote_request_id":"` + try.ID.String() + `",` + xfer),
+			Handover{},
+		},
+		"mooncake": {
+			kv(`{"do_remote_decode":true,"do_remote_prefill":false,` + xfer),
+			kv(`{"do_remote_decode":false,"do_remote_prefill":true,"remote_bootstrap_addr":"http://p\"1:8998","remote_engine_id":"e\\1",` + xfer),
+			Handover{},
+		},
+		"sglang": {meet("3"), meet("4", "disagg_prefill_dp_rank"), Handover{}},
+		"trtllm": {
+			map[string]string{"disaggregated_params": `{"request_type":"context_only","disagg_request_id":` + strconv.FormatInt(try.ID.room()|1<<42, 10) + `}`},
+			trtDecode, Handover{Params: []byte(params), Prompt: []byte("[1,2]")},
+		},
+	}
 }
 
 // edited returns the members' texts after the edits: those in set get the
@@ -240,7 +316,8 @@ func edited(body string, set map[string]string, drop []string) (want []string) {
 			want = append(want, before[i])
 		}
 	}
-	for _, name := range []string{"max_tokens", "max_completion_tokens", "max_output_tokens", "stream", "kv_transfer_params"} {
+	for _, name := range strings.Fields("max_tokens max_completion_tokens max_output_tokens stream kv_transfer_params bootstrap_host bootstrap_port bootstrap_room " +
+		"disaggregated_params routed_dp_rank disagg_prefill_dp_rank prompt prompt_token_ids") {
 		if value, isSet := set[name]; isSet {
 			if _, there := last[name]; !there {
 				want = append(want, `"`+name+`":`+value)

@@ -36,6 +36,9 @@ const (
 	// Unsent: a pod was picked and its load reserved, but the leg was given up
 	// before anything was sent, as a decode leg is whose prefill leg failed.
 	Unsent
+	// Dropped: Calinix gave the leg up because the other leg of its pair, sent at
+	// once with it, has failed or has ended; nobody had a byte of its answer.
+	Dropped
 	// NoPod: no pod of the role is up, or all of them are at their maxConns.
 	NoPod
 	// Rejected: Calinix itself refused the request before any pod was picked

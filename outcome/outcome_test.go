@@ -29,7 +29,7 @@ func TestEveryOutcomeAnswersEveryQuestion(t *testing.T) {
 			// Only an outcome that decides nothing, or comes after the
 			// headers, has no status of its own.
 			own := o.Status(leg, 0)
-			decidesNothing := o == Unsent || o == Answered || o == Refused4xx || o == Rejected ||
+			decidesNothing := o == Unsent || o == Dropped || o == Answered || o == Refused4xx || o == Rejected ||
 				o == Refused5xx && leg != Prefill || o == Cut && leg != Prefill
 			if (own == 0) != decidesNothing {
 				t.Errorf("%s, %s: status %d", o, name, own)
@@ -37,7 +37,7 @@ func TestEveryOutcomeAnswersEveryQuestion(t *testing.T) {
 			if o.Retryable(leg, false) && !o.Retryable(leg, true) {
 				t.Errorf("%s, %s: a listed status makes it less retryable", o, name)
 			}
-			if (o.MetricCode(leg, 200) == "") != (o == Unsent) {
+			if (o.MetricCode(leg, 200) == "") != (o == Unsent || o == Dropped) {
 				t.Errorf("%s, %s: metric code %q", o, name, o.MetricCode(leg, 200))
 			}
 		}

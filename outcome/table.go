@@ -57,6 +57,7 @@ var table = [count]row{
 	Cut:         {name: "cut", prefill: RetryElsewhere, without: true, sick: true, code: codeCut, pstatus: 502},
 	Unusable:    {name: "unusable", prefill: RetryElsewhere, without: true, sick: true, undo: true, code: codeClient, status: 502, pstatus: 502},
 	Unsent:      {name: "unsent", undo: true},
+	Dropped:     {name: "dropped", undo: true},
 	NoPod:       {name: "no_pod", without: true, code: codeStatus, status: 503, pstatus: 503},
 	Rejected:    {name: "rejected", code: codeStatus, status: statusPassed, pstatus: statusPassed},
 }
