@@ -34,6 +34,7 @@ type balancer struct {
 	health *health.Checker
 	budget retry.Budget
 	bodies bodyMemory
+	pace   pace
 
 	mu      sync.Mutex
 	claims  []*claim        // configurations that have begun, the newest last

@@ -43,6 +43,11 @@ func (x *exchange) disaggregate() {
 		x.serve(outcome.Decode, fleet.Decode, x.whole, nil)
 		return
 	}
+	if alone := x.shortcut(); alone != nil {
+		x.body.shrink(int64(len(x.payload)))
+		x.serve(outcome.Decode, fleet.Decode, x.whole, alone)
+		return
+	}
 	prefill, decode, refused := x.pair()
 	if refused != nil {
 		if refused.leg == outcome.Prefill && x.h.decodeOnly {

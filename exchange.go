@@ -50,7 +50,9 @@ type exchange struct {
 	said   observe.Usage // by the engine that computed the prompt
 	heard  bool          // said.Cached is known, if only from silence
 	ended  outcome.Outcome
-	err    error // of a response handler, for the site's error routes
+	// handedOverAt is when the prefill leg had answered.
+	handedOverAt time.Time
+	err          error // of a response handler, for the site's error routes
 }
 
 // asked is what the legs need to know of what the client asked for.

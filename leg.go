@@ -52,6 +52,8 @@ type leg struct {
 	err     error // of the round trip
 	bodyErr error // that ended the answer early
 	begun   bool  // a byte of the answer's body was seen
+
+	started, firstAt time.Time // of the leg and of that byte
 }
 
 // attempt is what the goroutines of a connection tell of one round trip. Each
@@ -81,8 +83,8 @@ func (l *leg) broke(err error)     { l.bodyErr = err }
 // is worth is known when it has been read.
 func (l *leg) firstByte() {
 	if !l.begun && l.status < http.StatusBadRequest {
-		l.begun = true
-		l.lease.FirstByte(l.now())
+		l.begun, l.firstAt = true, l.now()
+		l.lease.FirstByte(l.firstAt)
 		if l.answering != nil {
 			l.payload = nil
 			l.answering()
@@ -145,7 +147,7 @@ func (p *payloadReader) Close() error {
 // is what the proxy panicked with; the caller passes it on after its own
 // clean-up.
 func (l *leg) run(proxy *reverseproxy.Handler, w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) (out outcome.Outcome, panicked any) {
-	l.last = new(attempt)
+	l.last, l.started = new(attempt), l.now()
 	ctx := context.WithValue(r.Context(), legKey{}, l)
 	rec := &legWriter{ResponseWriterWrapper: &caddyhttp.ResponseWriterWrapper{ResponseWriter: w}, leg: l}
 	defer func() {

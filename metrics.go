@@ -19,6 +19,7 @@ type metrics struct {
 	prefixBlocks    *prometheus.CounterVec
 	retries         *prometheus.CounterVec
 	prefillFailures *prometheus.CounterVec
+	prefillsSkipped *prometheus.CounterVec
 	keys            *prometheus.CounterVec
 	fallbacks       *prometheus.CounterVec
 	ringPicks       *prometheus.CounterVec
@@ -49,6 +50,10 @@ func newMetrics() *metrics {
 		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "calinix_retries_total",
 			Help: "Further pods tried for a request, by what ended the try before.",
+		}, []string{"balancer", "reason"}),
+		prefillsSkipped: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "calinix_prefills_skipped_total",
+			Help: "Requests that a decode pod got without a prefill leg because it lacked little of the prompt, by the rule that said so.",
 		}, []string{"balancer", "reason"}),
 		prefillFailures: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "calinix_prefill_failures_total",
@@ -105,7 +110,7 @@ func modelLabels(models []string) []string {
 // register adds every collector to the registry of a configuration.
 func (m *metrics) register(reg *prometheus.Registry) error {
 	for _, c := range []prometheus.Collector{
-		m.requests, m.decisions, m.prefixBlocks, m.retries, m.prefillFailures, m.keys, m.fallbacks, m.ringPicks,
+		m.requests, m.decisions, m.prefixBlocks, m.retries, m.prefillFailures, m.prefillsSkipped, m.keys, m.fallbacks, m.ringPicks,
 		m.podChanges, m.refreshes, m.cacheTokens, gauges{},
 	} {
 		if err := reg.Register(c); err != nil {

@@ -80,6 +80,8 @@ type Handler struct {
 	connector      dispatch.Connector
 	traits         dispatch.Traits
 	decodeOnly     bool
+	minUncached    int64
+	adaptive       bool
 	prefillTimeout time.Duration
 	retries        int
 	retryShare     float64
@@ -173,6 +175,7 @@ func (h *Handler) settle() (err error) {
 			return err
 		}
 		h.traits = h.connector.Traits()
+		h.minUncached, h.adaptive = int64(*d.MinUncachedTokens), *d.Adaptive
 		h.decodeOnly = d.OnPrefillFailure == "decodeOnly"
 		h.prefillTimeout = time.Duration(*d.PrefillTimeout)
 	}

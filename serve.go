@@ -110,6 +110,7 @@ func (x *exchange) endLeg(kind outcome.Leg, lease *fleet.Lease, l *leg, out outc
 	now := x.h.now()
 	ref, id := lease.Ref(), lease.Pod().ID
 	x.compare(now, kind, lease, l, out)
+	x.measure(lease, l, out)
 	if out == outcome.ClientGone && !l.last.connected.Load() {
 		lease.End(now, outcome.Unsent) // the pod has seen nothing of the prompt
 	} else {
