@@ -103,6 +103,7 @@ func BenchmarkDecisionCPU(b *testing.B) {
 				Run: func(int) {
 					for i := range round {
 						d.decide(i)
+						d.x[i].picked()
 						d.answered(i)
 					}
 					d.h.state.blocks.Expire(d.h.now())
@@ -122,7 +123,7 @@ type decisions struct {
 	texts [][]byte
 	raw   [][]byte // bodies
 	room  [64][]byte
-	x     [64]exchange
+	x     [64]*exchange
 	lease [64]*fleet.Lease
 }
 
@@ -221,12 +222,12 @@ func (d *decisions) arrive(i int) {
 		"X-Session-Id": {fmt.Sprint("session-", i%10_000)}, "X-Stainless-Lang": {"python"},
 	}
 	w := discard{http.Header{"Server": {"Caddy"}, "Alt-Svc": {`h3=":443"; ma=2592000`}}}
-	d.x[k] = exchange{h: d.h, r: r, w: w, body: &body{raw: d.room[k], decoded: d.room[k]}, read: d.h.now()}
+	d.x[k] = &exchange{h: d.h, r: r, w: w, body: &body{raw: d.room[k], decoded: d.room[k]}, read: d.h.now()}
 }
 
 // decide is the decision.
 func (d *decisions) decide(i int) {
-	x := &d.x[i%len(d.x)]
+	x := d.x[i%len(d.x)]
 	if refused := x.takeHeaders(); refused != nil {
 		d.tb.Fatal(refused)
 	}

@@ -45,11 +45,14 @@ type exchange struct {
 	key     routingKey
 	prompt  bool // the chain is that of a prompt
 
-	read   time.Time // when the body had been read
-	leases []*fleet.Lease
-	said   observe.Usage // by the engine that computed the prompt
-	heard  bool          // said.Cached is known, if only from silence
-	ended  outcome.Outcome
+	read    time.Time // when the body had been read
+	leases  []*fleet.Lease
+	depth   int  // how much of the prompt the pod was known to hold that computes it
+	late    bool // all pods are picked that are to be picked at first
+	settled sync.Once
+	said    observe.Usage // by the engine that computed the prompt
+	heard   bool          // said.Cached is known, if only from silence
+	ended   outcome.Outcome
 	// handedOverAt is when the prefill leg had answered.
 	handedOverAt time.Time
 	err          error // of a response handler, for the site's error routes
@@ -81,13 +84,38 @@ var heavies = make(chan struct{}, runtime.GOMAXPROCS(0))
 // heavyBody is the size from which on a body is a large one.
 const heavyBody = 256 << 10
 
-// picked gives back what was needed to pick pods; of a further pick the chain
-// tells enough.
+// picked begins, beside the leg, what the decision has left undone: the rest of
+// the prompt's chain is hashed and registered. Then what was needed to pick pods
+// is given back. Nobody may use the chain before settle has returned.
 func (x *exchange) picked() {
-	if x.prompt && x.h.indexed {
-		x.chain.Finish()
+	switch {
+	case x.late:
+	case x.prompt && x.h.indexed:
+		x.late = true
+		go x.settle()
+	default:
+		x.late = true
+		x.settle()
 	}
-	x.parted()
+}
+
+// settle returns when what picked has begun is done; if nobody does it yet, it does
+// it itself. Of a further pick the chain then tells enough.
+func (x *exchange) settle() {
+	if !x.late {
+		return
+	}
+	x.settled.Do(func() {
+		if x.prompt && x.h.indexed {
+			for _, l := range x.leases {
+				l.Complete(x.read)
+			}
+			x.chain.Finish()
+			x.h.blocksHit.Add(float64(x.depth))
+			x.h.blocksMissed.Add(float64(len(x.chain.Hashes()) - x.depth))
+		}
+		x.parted()
+	})
 }
 
 // parted gives back what was made of the body.
@@ -105,6 +133,7 @@ func (x *exchange) parted() {
 
 // answering gives back what no further leg needs: the answer has begun.
 func (x *exchange) answering() {
+	x.settle()
 	x.payload, x.handed = nil, cargo{}
 	if x.body != nil {
 		x.body.release()
@@ -185,7 +214,6 @@ func (x *exchange) choose(role fleet.Role) (*fleet.Lease, error) {
 		return nil, err
 	}
 	x.decided(lease)
-	x.picked()
 	return lease, nil
 }
 
@@ -253,6 +281,8 @@ func (x *exchange) ask(role fleet.Role, tried index.Bitmap) fleet.Ask {
 // begin takes a lease on a pod. Who drives the leg ends it; release makes sure
 // of that.
 func (x *exchange) begin(now time.Time, a *fleet.Ask) (*fleet.Lease, error) {
+	x.settle()
+	a.Later = !x.late
 	l := new(fleet.Lease)
 	if err := x.h.state.fleet.Begin(now, a, l); err != nil {
 		return nil, err
@@ -296,6 +326,7 @@ func (x *exchange) release() {
 	for _, l := range x.leases {
 		l.End(x.h.now(), outcome.Unsent) // has no effect unless something has panicked
 	}
+	x.settle()
 	x.parted()
 	x.answering()
 	x.log()
@@ -341,12 +372,11 @@ func (x *exchange) placeholders() {
 	repl.Set("http.calinix.depth", x.route.depth)
 }
 
-// decided enters the time of the decision, and how much of the prompt the pod
-// that was picked for it is known to hold.
+// decided enters the time of the decision; l is the lease on the pod that computes
+// the prompt.
 func (x *exchange) decided(l *fleet.Lease) {
 	x.h.decisionTime.Observe(x.h.now().Sub(x.read).Seconds())
-	x.h.blocksHit.Add(float64(l.Depth))
-	x.h.blocksMissed.Add(float64(l.Blocks - l.Depth))
+	x.depth = l.Depth
 }
 
 // gone reports whether the client has left.

@@ -59,6 +59,7 @@ func (x *exchange) serve(kind outcome.Leg, role fleet.Role, load loader, lease *
 			return
 		}
 		x.enroute(kind, lease)
+		x.picked()
 		next := x.spare(kind, role, try, &tried)
 		l := &leg{
 			kind: kind, target: targetOf(lease), lease: lease, payload: c.payload, requestID: c.requestID,

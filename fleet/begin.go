@@ -19,6 +19,9 @@ type Ask struct {
 	// play no part. It must stay as it is until the lease has ended
 	// or its first byte has come.
 	Chain Chain
+	// Later says that Lease.Complete follows: until then no more of the chain is
+	// hashed, and registered, than the decision takes, and some blocks.
+	Later bool
 	// Tokens is the length of the prompt in estimated tokens of the engine; 0:
 	// by the length of the chain's text.
 	Tokens int
@@ -79,7 +82,14 @@ var works = sync.Pool{New: func() any { return new(work) }}
 // nothing cached: the cost is one prompt computed twice.
 func (f *Fleet) Begin(now time.Time, a *Ask, l *Lease) error {
 	w := works.Get().(*work)
-	defer works.Put(w)
+	err := f.begin(now, a, l, w)
+	if err != nil || l.tail.work == nil {
+		works.Put(w)
+	}
+	return err
+}
+
+func (f *Fleet) begin(now time.Time, a *Ask, l *Lease, w *work) error {
 	prompt := a.Chain != nil && a.Chain.Extend(1) > 0
 	for {
 		f.mu.Lock()
@@ -108,11 +118,9 @@ func (f *Fleet) Begin(now time.Time, a *Ask, l *Lease) error {
 			return err
 		}
 		if prompt {
-			l.chain = a.Chain
 			l.Tokens = a.tokens()
 			l.Covered, l.Available = a.covered(l.Depth, l.Tokens), a.covered(w.deepest(), l.Tokens)
-			l.registration = f.index.Register(now, l.ref.Slot, a.Chain, &w.query)
-			l.Blocks = len(a.Chain.Hashes())
+			l.register(now, a, w)
 		}
 		return nil
 	}
@@ -146,7 +154,7 @@ func (w *work) fill(now time.Time, x *index.Index, a *Ask, prompt bool, pods ind
 		w.weigh(now, x, a)
 	case len(w.request.Frames) > 0:
 		// Shares of the prompt are only needed if somebody holds a share.
-		w.request.Blocks = a.Chain.Complete()
+		w.request.Blocks = a.Chain.Blocks()
 	}
 }
 

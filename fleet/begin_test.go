@@ -275,11 +275,16 @@ type interrupted struct {
 }
 
 func (c *interrupted) Complete() int {
+	c.Blocks()
+	return c.text.Complete()
+}
+
+func (c *interrupted) Blocks() int {
 	if by := c.by; by != nil {
 		c.by = nil
 		by()
 	}
-	return c.text.Complete()
+	return c.text.Blocks()
 }
 
 // TestFleetChangesDuringDecision: what the index said of a slot is not believed

@@ -53,6 +53,7 @@ const wordBytes = 64
 
 func (t *text) End(k int) int { return (k + 1) * wordBytes }
 func (t *text) Bytes() int    { return len(t.hashes) * wordBytes }
+func (t *text) Blocks() int   { return len(t.hashes) }
 
 // key is the tie-break's key of the prompt.
 func (t *text) key() uint64 { return t.hashes[len(t.hashes)-1] }

@@ -3,7 +3,6 @@ package fleet
 import (
 	"time"
 
-	"github.com/calinix/caddy-calinix/index"
 	"github.com/calinix/caddy-calinix/outcome"
 	"github.com/calinix/caddy-calinix/selection"
 )
@@ -14,7 +13,7 @@ import (
 type Lease struct {
 	// Depth is how many leading blocks of the prompt the pod was believed to
 	// hold when it was picked, Blocks how many the prompt has. Both are 0
-	// without a prompt.
+	// without a prompt; with Ask.Later, Blocks is set by Complete.
 	Depth, Blocks int
 	// Strategy is the one that decided, and Fallback says why if that is not the
 	// one that was asked for. Home says, if the strategy hashes, whether the pod
@@ -27,14 +26,13 @@ type Lease struct {
 	// believed to hold that could have been picked. All are 0 without a prompt.
 	Tokens, Covered, Available int64
 
-	fleet        *Fleet
-	pod          *Pod
-	ref          Ref
-	role         Role
-	chain        index.Chain
-	registration index.Registration
-	phase        phase // guarded by fleet.mu
-	queued       queued
+	fleet  *Fleet
+	pod    *Pod
+	ref    Ref
+	role   Role
+	tail   tail
+	phase  phase // guarded by fleet.mu
+	queued queued
 }
 
 // phase is how far a leg is.
@@ -65,8 +63,8 @@ func (f *Fleet) lease(now time.Time, a *Ask, w *work, slot uint8, l *Lease) {
 	}
 	l.Depth = w.query.Depth(int(slot))
 	l.fleet, l.pod, l.ref, l.role = f, s.pod, Ref{slot, s.gen}, a.Role
-	l.chain, l.registration, l.phase = nil, index.Registration{}, begun
-	l.Blocks = 0
+	l.tail.reset(s.memory)
+	l.phase, l.Blocks = begun, 0
 	l.Strategy, l.Fallback, l.Home = w.request.Strategy, w.fell, w.home
 	l.Tokens, l.Covered, l.Available = 0, 0, 0
 	l.queued = queued{load: a.load(l.Depth), rate: a.rate(), duty: a.duty()}
@@ -126,13 +124,10 @@ func (l *Lease) End(now time.Time, o outcome.Outcome) {
 		f.mu.Unlock()
 		return
 	}
-	undo := was != answered && l.chain != nil && o.UndoRegistration()
-	if undo {
-		f.mu.Unlock()
-		f.index.Undo(l.registration, l.chain)
-		f.mu.Lock()
-	}
-	l.chain = nil
+	undo := was != answered && o.UndoRegistration()
+	f.mu.Unlock()
+	undo = l.unregister(now, undo)
+	f.mu.Lock()
 	refit := !undo && f.weigh(l)
 	at := f.clock(now)
 	f.settle(at)

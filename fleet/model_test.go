@@ -258,7 +258,9 @@ func (m *model) begin(t *rapid.T) {
 	}
 
 	l := &Lease{}
+	a.Later = rapid.Bool().Draw(t, "later")
 	err := m.f.Begin(m.now, a, l)
+	l.Complete(m.now)
 	switch {
 	case len(candidates) > 0:
 		if err != nil {

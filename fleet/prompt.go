@@ -13,8 +13,10 @@ type Chain interface {
 	index.Chain
 	// End returns the byte behind block k of those hashed so far.
 	End(k int) int
-	// Bytes returns the length of the text.
+	// Bytes returns the length of the text, Blocks the number of its blocks; they
+	// need not be hashed for that.
 	Bytes() int
+	Blocks() int
 }
 
 // tokens returns the length of the prompt in estimated tokens of the engine, at

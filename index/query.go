@@ -67,9 +67,11 @@ func (q *Query) reset() {
 }
 
 const (
-	// firstStep is how many blocks are hashed before the first look-up; then
-	// the chain is extended by as many as there are, up to maxStep.
-	firstStep = 8
+	// firstStep is how many blocks are hashed before the first look-up. Then the
+	// chain grows by an eighth, so that not much is hashed for nothing, but by at
+	// least minStep, so that look-ups overlap, and by at most maxStep.
+	firstStep = 4
+	minStep   = 8
 	maxStep   = 256
 
 	// batch is how many look-ups are under way at a time. In a large index
@@ -95,7 +97,7 @@ func (x *Index) Query(q *Query, c Chain, candidates Bitmap) {
 	}
 	alive := candidates
 	done := 0
-	for want := firstStep; ; want = done + min(done, maxStep) {
+	for want := firstStep; ; want = done + min(done, max(minStep, done/8), maxStep) {
 		n := c.Extend(want)
 		for hashes := c.Hashes()[:n]; done < n; done = len(q.found) {
 			x.lookup(q, hashes)

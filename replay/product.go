@@ -127,3 +127,6 @@ func (b *blocks) End(k int) int { return min((k+1)*b.each, b.tokens) }
 
 // Bytes implements [fleet.Chain].
 func (b *blocks) Bytes() int { return b.tokens }
+
+// Blocks implements [fleet.Chain].
+func (b *blocks) Blocks() int { return len(b.hashes) }
