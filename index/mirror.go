@@ -80,10 +80,10 @@ const (
 	markFlag  = 1 << 31
 	freshFlag = 1 << 30 // this entry was inserted and not touched since
 
-	// maxEntries is the largest capacity of a mirror, and maxChain the longest
-	// registration: with as many again for marks, nodes have numbers of 24 bits.
+	// maxEntries is the largest capacity of a mirror, and MaxChain the longest
+	// registration: with 2^19 each for that and for marks, nodes have numbers of 24
+	// bits.
 	maxEntries = 15 << 20
-	maxChain   = 1 << 19
 )
 
 func (m *mirror) node(e uint32) *node { return &m.nodes[e/nodesLen][e%nodesLen] }

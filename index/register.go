@@ -6,7 +6,7 @@ import "time"
 // and its blocks become the pod's most recently used ones, the last block first
 // and the first one last, so that heads outlive tails. Then the oldest
 // entries beyond the pod's capacity, the index's ceiling and the time to live go.
-// Of a chain longer than capacity or ceiling only the head is taken.
+// Of a chain longer than capacity, ceiling or MaxChain only the head is taken.
 //
 // q is the Query made for the same chain, which saves looking everything up once
 // more; nil costs an allocation. It serves several registrations.
@@ -17,6 +17,11 @@ import "time"
 func (x *Index) Register(now time.Time, pod uint8, c Chain, q *Query) Registration {
 	return x.RegisterTail(now, Registration{pod: pod}, c, q)
 }
+
+// MaxChain is how many blocks of a prompt are registered at most, the first ones:
+// in blocks of 16 tokens a million tokens, more than engines take. So one request
+// cannot push everything else out.
+const MaxChain = 1 << 16
 
 // RegisterHead is Register for the blocks that are hashed already; c is not
 // extended. RegisterTail is to follow.
@@ -41,7 +46,7 @@ func (x *Index) RegisterTail(now time.Time, head Registration, c Chain, q *Query
 func (x *Index) register(tick uint32, hashes []uint64, q *Query, head Registration) Registration {
 	pod := head.pod
 	m := &x.pods[pod]
-	n := min(int64(len(hashes)), m.capacity.Load(), x.max.Load(), maxChain)
+	n := min(int64(len(hashes)), m.capacity.Load(), x.max.Load(), MaxChain)
 	if n == 0 {
 		return head
 	}
