@@ -186,6 +186,11 @@ func (x *exchange) prefillEnded(lease *fleet.Lease, l *leg, out outcome.Outcome)
 	}
 }
 
+// prefillRetried counts that a prefill leg which ended so is tried once more.
+func (x *exchange) prefillRetried(out outcome.Outcome) {
+	x.h.metrics.retries.WithLabelValues(x.h.state.name, out.LogName()).Inc()
+}
+
 // prefillFailed ends a request whose prefill leg has failed for good. repl has the
 // leg's placeholders.
 func (x *exchange) prefillFailed(out outcome.Outcome, l *leg, got *capture, repl *caddy.Replacer) {
@@ -229,7 +234,7 @@ func (x *exchange) alone(why outcome.Outcome) {
 		x.h.metrics.prefillFailures.WithLabelValues(x.h.state.name, why.LogName()).Inc()
 	}
 	if c := x.h.logger.Check(zap.WarnLevel, "serving without a prefill leg"); c != nil {
-		c.Write(zap.Stringer("reason", why), zap.String("request_id", x.route.requestID))
+		c.Write(zap.String("balancer", x.h.state.name), zap.Stringer("reason", why), zap.String("request_id", x.route.requestID))
 	}
 	x.route.mark = decodeOnlyMark
 	x.route.prefill = ""

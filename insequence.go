@@ -122,6 +122,7 @@ func (x *exchange) prefill(lease, decode *fleet.Lease) prefillEnd {
 		if n < prefillTries && out.Retryable(outcome.Prefill, false) && ctx.Err() == nil {
 			ask := x.ask(fleet.Prefill, tried)
 			if next, err := x.begin(x.h.now(), &ask); err == nil {
+				x.prefillRetried(out)
 				lease = next
 				continue
 			}
@@ -145,6 +146,9 @@ func (x *exchange) handOver(try *dispatch.Try, reply dispatch.Handover, decode *
 		decode.End(x.h.now(), outcome.Unsent)
 		x.refuse(outcome.Decode, outcome.Rejected, &apiError{status: http.StatusBadGateway, code: "prefill_reply_unusable", message: err.Error()})
 		return requestEnded
+	}
+	if reply.Params == nil && x.h.traits.Params {
+		x.h.metrics.prefillUnused.WithLabelValues(x.h.state.name, x.route.prefill).Inc()
 	}
 	x.handed = cargo{payload: payload, requestID: x.h.connector.RequestID(try)}
 	held := len(payload)

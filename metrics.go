@@ -20,6 +20,7 @@ type metrics struct {
 	retries         *prometheus.CounterVec
 	prefillFailures *prometheus.CounterVec
 	prefillsSkipped *prometheus.CounterVec
+	prefillUnused   *prometheus.CounterVec
 	keys            *prometheus.CounterVec
 	fallbacks       *prometheus.CounterVec
 	ringPicks       *prometheus.CounterVec
@@ -49,7 +50,7 @@ func newMetrics() *metrics {
 		}, []string{"balancer", "result"}),
 		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "calinix_retries_total",
-			Help: "Further pods tried for a request, by what ended the try before.",
+			Help: "Further pods tried for a leg, prefill legs included, by what ended the try before.",
 		}, []string{"balancer", "reason"}),
 		prefillsSkipped: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "calinix_prefills_skipped_total",
@@ -59,6 +60,10 @@ func newMetrics() *metrics {
 			Name: "calinix_prefill_failures_total",
 			Help: "Prefill legs that failed, by how they ended.",
 		}, []string{"balancer", "reason"}),
+		prefillUnused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "calinix_prefill_unused_total",
+			Help: "Prefill legs that were answered without the parameters (kv_transfer_params, disaggregated_params) with which the decode pod could fetch what was computed.",
+		}, []string{"balancer", "pod"}),
 		keys: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "calinix_routing_keys_total",
 			Help: "Picks of pods, by the strategy that was asked for and where the request's session key or prefix came from.",
@@ -110,7 +115,7 @@ func modelLabels(models []string) []string {
 // register adds every collector to the registry of a configuration.
 func (m *metrics) register(reg *prometheus.Registry) error {
 	for _, c := range []prometheus.Collector{
-		m.requests, m.decisions, m.prefixBlocks, m.retries, m.prefillFailures, m.prefillsSkipped, m.keys, m.fallbacks, m.ringPicks,
+		m.requests, m.decisions, m.prefixBlocks, m.retries, m.prefillFailures, m.prefillUnused, m.prefillsSkipped, m.keys, m.fallbacks, m.ringPicks,
 		m.podChanges, m.refreshes, m.cacheTokens, gauges{},
 	} {
 		if err := reg.Register(c); err != nil {

@@ -402,7 +402,7 @@ func TestMetricsOfTwoBalancers(t *testing.T) {
 func TestMetricsAreWellFormed(t *testing.T) {
 	ps, pre, dec := pods(t, "a", "b"), pods(t, "p"), pods(t, "d")
 	ps[0].Set(fakepod.Reply{Status: 503})
-	s := serve(t, "tie_break pod_id\nretry_status 503\n"+single(ps)+dispatch(pre, dec, "connector plain"), testcaddy.Plain())
+	s := serve(t, "tie_break pod_id\nretry_status 503\n"+single(ps)+dispatch(pre, dec), testcaddy.Plain())
 	cl := s.Client(t, testcaddy.H1)
 	secret := "clientword"
 	cl.Post(t, "/"+secret, `{"model":"`+secret+`"}`, "X-Session-ID", secret, "x-calinix-request-id", secret, "Host", secret)
@@ -411,6 +411,8 @@ func TestMetricsAreWellFormed(t *testing.T) {
 	cl.Post(t, chatPath, chat(secret, `"max_tokens":3`), "x-calinix-mode", "dispatch")
 	s.waitCount(t, 1, "calinix_prefill_failures_total")
 	s.waitCount(t, 1, "calinix_retries_total")
+	cl.Post(t, chatPath, chat(secret, `"max_tokens":3`), "x-calinix-mode", "dispatch")
+	s.waitCount(t, 1, "calinix_prefill_unused_total")
 
 	a := s.AdminGet(t, "/metrics")
 	var ours bytes.Buffer
@@ -429,7 +431,7 @@ func TestMetricsAreWellFormed(t *testing.T) {
 	want := []string{
 		"calinix_body_bytes gauge", "calinix_cache_tokens_total counter",
 		"calinix_decision_duration_seconds histogram", "calinix_index_blocks gauge", "calinix_index_bytes gauge", "calinix_pod_inflight gauge",
-		"calinix_pod_stale gauge", "calinix_pod_up gauge", "calinix_prefill_failures_total counter", "calinix_prefix_blocks_total counter", "calinix_requests_total counter", "calinix_retries_total counter",
+		"calinix_pod_stale gauge", "calinix_pod_up gauge", "calinix_prefill_failures_total counter", "calinix_prefill_unused_total counter", "calinix_prefix_blocks_total counter", "calinix_requests_total counter", "calinix_retries_total counter",
 		"calinix_ring_changes_total counter", "calinix_ring_moved_ratio_total counter", "calinix_ring_picks_total counter",
 		"calinix_routing_fallbacks_total counter", "calinix_routing_keys_total counter",
 	}

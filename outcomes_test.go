@@ -255,7 +255,7 @@ func (sc *scene) play(t *testing.T, r failureRow, leg, variant string) {
 		t.Errorf("retry %q: the spare pod received %d requests: %v", retry, p.spare.Count(), a)
 	}
 	retries := 0.0
-	if again && leg != "prefill" {
+	if again {
 		retries = 1
 	}
 	p.s.wantCount(t, retries, "calinix_retries_total", "reason", sc.outcome)

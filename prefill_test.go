@@ -44,8 +44,9 @@ var prefillFaults = []struct {
 const headerTimeout = "transport http {\nresponse_header_timeout 500ms\n}\n"
 
 // TestPrefillElsewhere: a prefill leg that fails by 5xx, connection or timeout
-// is tried once at another prefill pod, whatever retries and budget say; if that
-// fails too the client gets an error and no decode pod is asked.
+// is tried once at another prefill pod, whatever retries and budget say, which is
+// counted as a retry; if that fails too the client gets an error and no decode pod
+// is asked.
 func TestPrefillElsewhere(t *testing.T) {
 	for _, c := range prefillFaults {
 		prefill, decode := pods(t, "p1", "p2", "p3"), pods(t, "d1")
@@ -72,7 +73,7 @@ func TestPrefillElsewhere(t *testing.T) {
 			t.Errorf("%s twice: the prefill pods got %v, the decode pod %d", c.name, prefill.Counts(), decode.Total())
 		}
 		s.waitCount(t, 3, "calinix_prefill_failures_total", "reason", c.reason)
-		s.waitCount(t, 0, "calinix_retries_total")
+		s.waitCount(t, 2, "calinix_retries_total", "reason", c.reason)
 		s.waitIdle(t, decode)
 		s.Stop()
 	}
@@ -231,5 +232,64 @@ func TestDecodeOnlyBody(t *testing.T) {
 	}
 	if got := prefill[0].Last(t).Header.Values("Content-Encoding"); len(got) > 0 {
 		t.Errorf("the prefill leg, whose body is ours, has Content-Encoding %q", got)
+	}
+}
+
+// TestPrefillUnused: with connector nixl a prefill reply without parameters is no
+// failure, but what was computed reaches nobody, and that is counted.
+func TestPrefillUnused(t *testing.T) {
+	prefill, decode := pods(t, "p1"), pods(t, "d1")
+	for _, c := range []struct {
+		connector string
+		reply     fakepod.Reply
+		unused    float64
+	}{
+		{"nixl", fakepod.Reply{KV: []byte(`{"remote_engine_id":"e"}`)}, 0},
+		{"nixl", fakepod.Reply{}, 1},
+		{"nixl", fakepod.Reply{Body: []byte(`{"kv_transfer_params":null}`)}, 1},
+		{"plain", fakepod.Reply{}, 0},
+	} {
+		s := serve(t, dispatch(prefill, decode, "connector "+c.connector), testcaddy.Plain())
+		prefill[0].Set(c.reply)
+		if a := s.Client(t, testcaddy.H1).Post(t, chatPath, question); a.Status != 200 || a.Pod() != "d1" {
+			t.Errorf("%s, %+v: %v", c.connector, c.reply, a)
+		}
+		s.waitIdle(t)
+		if got := s.count(t, "calinix_prefill_unused_total", "pod", "p1"); got != c.unused {
+			t.Errorf("%s, %+v: %v prefill legs are counted as unused, want %v", c.connector, c.reply, got, c.unused)
+		}
+		if got := s.count(t, "calinix_prefill_failures_total"); got != 0 {
+			t.Errorf("%s, %+v: counted as a failure", c.connector, c.reply)
+		}
+		s.Stop()
+	}
+}
+
+// TestStoredConversations: what one engine has stored the other one does not
+// know; such a request is not disaggregated.
+func TestStoredConversations(t *testing.T) {
+	prefill, decode := pods(t, "p1", "p2"), pods(t, "d1", "d2")
+	s := serve(t, dispatch(prefill, decode), testcaddy.Plain())
+	cl := s.Client(t, testcaddy.H1)
+	for member, stored := range map[string]bool{
+		``:                             false,
+		`,"previous_response_id":null`: false,
+		`,"conversation":{}`:           false,
+		`,"previous_response_id":"r1"`: true,
+		`,"conversation":"c1"`:         true,
+		`,"conversation":{"id":"c1"}`:  true,
+	} {
+		prefill.Forget()
+		body := `{"model":"m","input":"and then?"` + member + `}`
+		a := cl.Post(t, "/v1/responses", body)
+		if a.Status != 200 || !strings.HasPrefix(a.Pod(), "d") {
+			t.Errorf("%s: %v", body, a)
+		}
+		if legs := prefill.Total(); (legs == 0) != stored {
+			t.Errorf("%s: %d prefill legs", body, legs)
+		}
+		if stored && string(decode.Pod(a.Pod()).Last(t).Body) != body {
+			t.Errorf("%s: the pod got %s", body, decode.Pod(a.Pod()).Last(t).Body)
+		}
 	}
 }

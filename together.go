@@ -65,7 +65,10 @@ func (t *tries) afterPrefill(p *pair) (prefill, decode *fleet.Lease) {
 	if t.prefill < prefillTries && out.Retryable(outcome.Prefill, false) && t.ctx.Err() == nil {
 		ask := x.ask(fleet.Prefill, t.failed)
 		if lease, err := x.begin(x.h.now(), &ask); err == nil {
-			return t.withDecode(lease)
+			if prefill, decode = t.withDecode(lease); prefill != nil {
+				x.prefillRetried(out)
+			}
+			return prefill, decode
 		}
 	}
 	if out.PrefillFailed() && x.h.decodeOnly {

@@ -2,6 +2,7 @@ package calinix_test
 
 import (
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -223,6 +224,26 @@ func TestTransportDialTimeout(t *testing.T) {
 		t.Errorf("given up after %v", took)
 	}
 	s.waitCount(t, 1, "calinix_requests_total", "pod", "hole", "code", "502")
+}
+
+// TestTransportHandshakeTimeout: dialTimeoutMs bounds the TLS handshake as well: a
+// pod that accepts and says nothing is given up after so long.
+func TestTransportHandshakeTimeout(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close() // with its connections, whether accepted or not
+	mute := &fakepod.Pod{Name: "mute", URL: "https://" + ln.Addr().String()}
+	s, cl := yamlSite(t, fakepod.Pods{mute}, "dialTimeoutMs: 800")
+	got := cl.Post(t, chatPath, chat("hi"))
+	if code := wantError(t, got, http.StatusBadGateway); code != "pod_unreachable" {
+		t.Errorf("code %q", code)
+	}
+	if took := got.Ended.Sub(got.Began); took < 700*time.Millisecond {
+		t.Errorf("given up after %v", took)
+	}
+	s.waitCount(t, 1, "calinix_requests_total", "pod", "mute", "code", "502")
 }
 
 // TestTransportResponseHeaderTimeout: a pod that does not begin to answer for so

@@ -53,6 +53,9 @@ type Traits struct {
 	// Bound: the prefill leg names the decode pod, so what it hands over is for
 	// that pod alone.
 	Bound bool
+	// Params: a prefill reply should carry parameters for the decode leg. Without
+	// them the decode pod computes the prompt itself.
+	Params bool
 	// Lasting: what is handed over is there for any number of decode legs.
 	// Otherwise the first that fetches it uses it up.
 	Lasting bool

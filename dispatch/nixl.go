@@ -42,6 +42,9 @@ func (nixl) Prefill(dst []byte, t *Try) ([]byte, error) {
 	return prefillWith(dst, t, kvTransferParams, keepBlocks)
 }
 
+// Traits: the reply has the parameters.
+func (nixl) Traits() Traits { return Traits{Params: true} }
+
 // ReadPrefill returns the reply's kv_transfer_params byte for byte, for their
 // numbers exceed what a float64 holds. They are missing or null if the prompt
 // ended with its first token. Of several the last counts, as everywhere.

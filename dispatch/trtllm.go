@@ -45,6 +45,9 @@ func (trtllm) Prefill(dst []byte, t *Try) ([]byte, error) {
 	return jsonedit.Apply(dst, t.Body, edits...)
 }
 
+// Traits: the reply has the parameters.
+func (trtllm) Traits() Traits { return Traits{Params: true} }
+
 // ReadPrefill returns the reply's parameters, with their type changed, and its
 // token ids. Not a digit of a number changes.
 func (trtllm) ReadPrefill(reply []byte) (Handover, error) {

@@ -51,6 +51,7 @@ func oracle(api API, body []byte) answer {
 	}
 
 	var p page
+	stored := false
 	switch api {
 	case Chat, Messages:
 		messages, ok := objects(o.get("messages"))
@@ -81,6 +82,7 @@ func oracle(api API, body []byte) answer {
 		}
 		for _, id := range []string{previous, conversation} {
 			if id != "" {
+				stored = true
 				p.turn(oturn{things: tokenThing("p", id)})
 			}
 		}
@@ -120,7 +122,7 @@ func oracle(api API, body []byte) answer {
 	}
 	a.System = strings.Join(p.lines[p.system[0]:max(p.system[0], p.system[1])], "\n")
 	a.OK = true
-	a.Generates = api != Embeddings && a.N == 1 && a.Prompts == 1
+	a.Generates = api != Embeddings && a.N == 1 && a.Prompts == 1 && !stored
 	a.Seed = chain.Seed([]byte(a.Model), []byte(a.CacheSalt), namespace(api, o), []byte(map[bool]string{true: "token ids"}[a.TokenIDs > 0]))
 	return a
 }

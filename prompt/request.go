@@ -30,7 +30,7 @@ type Request struct {
 	// 0 without a prompt.
 	Prompts int
 	// Generates says that this is one prompt with one answer of text, which
-	// may be computed in two places.
+	// may be computed in two places: nothing of it is stored at an engine.
 	Generates bool
 	// Text is the rendered prompt, see the package's comment. It is valid
 	// until the next Parse or Reset.
@@ -108,7 +108,7 @@ func (r *Request) Parse(api API, body []byte) {
 		r.Opening = r.Text[opening.lo:opening.hi:opening.hi]
 	}
 	r.Prompts, r.TokenIDs = s.prompts, s.ids
-	r.Generates = api.generates() && r.N == 1 && r.Prompts == 1
+	r.Generates = api.generates() && r.N == 1 && r.Prompts == 1 && !s.stored()
 	var kind []byte
 	if r.TokenIDs > 0 {
 		kind = idsKind

@@ -60,6 +60,11 @@ type results struct {
 	template               value
 }
 
+// stored reports whether part of the conversation is stored at one engine.
+func (s *scan) stored() bool {
+	return s.previous.hi > s.previous.lo || s.conversation.hi > s.conversation.lo
+}
+
 // sessionNames are the members that may hold a session key, by precedence.
 var sessionNames = [...]string{"session_id", "prompt_cache_key", "safety_identifier", "user"}
 
