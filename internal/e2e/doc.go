@@ -4,6 +4,7 @@
 //
 //	gosdk_test.go     the OpenAI library for Go, over HTTP/1.1, 2 and 3
 //	node/             the openai package of npm (build tag node)
+//	live/             a trace under one policy after another (build tag live)
 //	llama/            real engines, llama.cpp's (build tag llama)
 //	readme_test.go    what README.md and Caddyfile.example tell people to type
 //	binary_test.go    the commands of the binary
