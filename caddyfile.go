@@ -32,6 +32,7 @@ func init() {
 //	    max_body_bytes    <size>
 //	    body_memory_bytes <size>
 //	    response_headers  <switch>
+//	    log_trace         <switch>
 //	    retries           <number>
 //	    retry_budget      <share>
 //	    retry_status      <status...>

@@ -36,7 +36,8 @@ func replayCommand() *cobra.Command {
 Replays a trace of requests against simulated pods, once for each policy: this
 product with its strategies, and models of other routers. A trace is a file in the
 format of Mooncake, a JSON object a line with timestamp (ms), input_length,
-output_length (tokens) and hash_ids (one for each block of 512 tokens).
+output_length (tokens) and hash_ids (one for each block of 512 tokens); or Caddy's
+access log, in JSON, of a balancer with log_trace.
 
 A pod stands for Llama 3.1 8B on one H100. Loads are shares of the rate that a
 router which sees the pods' true state serves with 99 % goodput: a first byte

@@ -52,6 +52,8 @@ type exchange struct {
 	settled sync.Once
 	said    observe.Usage // by the engine that computed the prompt
 	heard   bool          // said.Cached is known, if only from silence
+	traced  *traced       // for the log, if it wants to be a trace
+	output  int64         // the answer's tokens, for that
 	ended   outcome.Outcome
 	// handedOverAt is when the prefill leg had answered.
 	handedOverAt time.Time
@@ -113,6 +115,10 @@ func (x *exchange) settle() {
 			x.chain.Finish()
 			x.h.blocksHit.Add(float64(x.depth))
 			x.h.blocksMissed.Add(float64(len(x.chain.Hashes()) - x.depth))
+		}
+		if x.prompt && x.h.logTrace {
+			x.chain.Finish()
+			x.trace()
 		}
 		x.parted()
 	})
@@ -355,6 +361,10 @@ func (x *exchange) log() {
 	if x.heard {
 		extra.Add(zap.Int64("calinix_prompt_tokens", x.said.Prompt))
 		extra.Add(zap.Int64("calinix_cached_tokens", x.said.Cached))
+	}
+	if x.traced != nil {
+		x.traced.Output = x.output
+		extra.Add(zap.Any("calinix_trace", x.traced))
 	}
 }
 

@@ -87,6 +87,7 @@ type Handler struct {
 	retryShare     float64
 	retryStatus    map[int]bool
 	showHeaders    bool
+	logTrace       bool
 	keepHost       bool
 
 	decisionTime            prometheus.Observer
@@ -170,6 +171,7 @@ func (h *Handler) settle() (err error) {
 		h.retryStatus[status] = true
 	}
 	h.showHeaders = *e.ResponseHeaders
+	h.logTrace = *e.LogTrace
 	if d := e.Dispatch; d != nil {
 		if h.connector, err = dispatch.New(d.Connector); err != nil {
 			return err

@@ -65,7 +65,7 @@ func (x *exchange) serve(kind outcome.Leg, role fleet.Role, load loader, lease *
 			kind: kind, target: targetOf(lease), lease: lease, payload: c.payload, requestID: c.requestID,
 			now: x.h.now, keepHost: x.h.keepHost, answering: x.answering,
 		}
-		l.watch, l.shape = x.watches(kind), x.asked.api
+		l.watch, l.shape = x.watches(kind) || x.h.logTrace, x.asked.api
 		l.retryOn = func(status int) bool {
 			return x.h.retryStatus[status] && next.take(outcome.OfStatus(kind, status))
 		}

@@ -41,7 +41,12 @@ func (x *exchange) compare(now time.Time, kind outcome.Leg, lease *fleet.Lease, 
 	if l.watch {
 		l.said = l.meter.End()
 	}
-	if out != outcome.Answered || lease.Tokens == 0 || kind != outcome.Prefill && !l.watch {
+	if kind != outcome.Prefill && x.h.logTrace {
+		if x.output = l.said.Output; x.output == 0 {
+			x.output = int64(l.meter.Pieces())
+		}
+	}
+	if out != outcome.Answered || lease.Tokens == 0 || kind != outcome.Prefill && !x.watches(kind) {
 		return
 	}
 	x.said = l.said

@@ -50,6 +50,10 @@ type Balancer struct {
 	// Whether the X-Calinix-* headers are also set on answers. Default: true.
 	ResponseHeaders *bool `json:"response_headers,omitempty" yaml:"gateway.responseHeaders"`
 
+	// Whether the access log gets the field calinix_trace, from which the traffic
+	// can be replayed. Default: false.
+	LogTrace *bool `json:"log_trace,omitempty" yaml:"gateway.logTrace"`
+
 	// How many further pods a request may try before its first byte of an
 	// answer. Default: 1.
 	Retries *int `json:"retries,omitempty" yaml:"gateway.retries"`

@@ -95,6 +95,7 @@ func (b *Balancer) Defaults() *Balancer {
 	fill(&e.MaxBodyBytes, DefaultMaxBodyBytes)
 	fill(&e.BodyMemoryBytes, DefaultBodyMemoryBytes)
 	fill(&e.ResponseHeaders, true)
+	fill(&e.LogTrace, false)
 	fill(&e.Retries, DefaultRetries)
 	fill(&e.RetryBudget, DefaultRetryBudget)
 	e.Weights = e.Weights.defaults()

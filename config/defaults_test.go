@@ -25,7 +25,7 @@ upstreams:
 	const want = `{"name":"default","strategy":"cacheAware","tie_break":"prompt","mode":"single","block_size":16,"max_token_bytes":16,` +
 		`"max_body_bytes":67108864,"body_memory_bytes":1073741824,` +
 		`"weights":{"single":{"cache":0.6,"load":0.3,"sticky":0.1,"locality":0},"prefill":{"cache":0.65,"load":0.25,"sticky":0.1,"locality":0},"decode":{"cache":0.1,"load":0.55,"sticky":0.1,"locality":0.25}},` +
-		`"response_headers":true,"retries":1,"retry_budget":0.1,` +
+		`"response_headers":true,"log_trace":false,"retries":1,"retry_budget":0.1,` +
 		`"health":{"endpoint":"/health","interval":2000000000,"timeout":500000000,"healthy_threshold":2,"unhealthy_threshold":3,"passive":{"failures":0,"window":10000000000}},` +
 		`"cache_registry":{"enabled":true,"max_pods":256,"shards_count":256,"stale_ttl":0,"max_blocks":1000000,"blocks_per_pod":0},` +
 		`"sessions":{"idle_ttl":1800000000000,"max":100000},` +
@@ -63,6 +63,7 @@ gateway:
   bodyMemoryBytes: 2
   weights: {single: {cache: 0, load: 1, sticky: 0}, prefill: {cache: 2}, decode: {locality: 0}}
   responseHeaders: false
+  logTrace: true
   retries: 0
   retryBudget: 0
   retryStatus: [502, 503]

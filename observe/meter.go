@@ -21,6 +21,7 @@ const (
 type Meter struct {
 	form   Form
 	head   bool // the begin is of interest
+	pieces int
 	buffer *buffer
 }
 
@@ -43,7 +44,7 @@ func (m *Meter) Begin(form Form, head bool) {
 	if m.buffer == nil {
 		m.buffer = buffers.Get().(*buffer)
 	}
-	m.buffer.n, m.buffer.begun = 0, 0
+	m.buffer.n, m.buffer.begun, m.pieces = 0, 0, 0
 }
 
 // Write takes notice of the next bytes of the answer. It keeps no reference to
@@ -53,6 +54,7 @@ func (m *Meter) Write(p []byte) {
 		return
 	}
 	b := m.buffer
+	m.pieces++
 	if m.head && b.begun < headBytes {
 		b.begun += copy(b.first[b.begun:], p)
 	}
@@ -65,6 +67,10 @@ func (m *Meter) Write(p []byte) {
 	}
 	b.n += copy(b.last[b.n:], p)
 }
+
+// Pieces returns in how many pieces the latest answer has come: engines send a
+// stream token by token.
+func (m *Meter) Pieces() int { return m.pieces }
 
 // End returns what the answer has said, and gives the meter's memory back.
 // Further Writes are ignored; a second End has nothing to say.

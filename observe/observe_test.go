@@ -123,7 +123,7 @@ func TestMeterLeftAlone(t *testing.T) {
 	}
 	m.Begin(JSON, false)
 	m.Write([]byte(`{"usage":{"prompt_tokens":1}}`))
-	if m.End().Prompt != 1 || m.End() != (Usage{}) {
+	if m.End().Prompt != 1 || m.End() != (Usage{}) || m.Pieces() != 1 {
 		t.Error("want the answer once")
 	}
 	m.Begin(JSON, false)

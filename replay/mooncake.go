@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -18,31 +19,53 @@ const (
 	maxTokens = 1 << 26
 )
 
+// mooncakeLine is a line of a trace.
+type mooncakeLine struct {
+	Timestamp float64 `json:"timestamp"`
+	Input     int     `json:"input_length"`
+	Output    int     `json:"output_length"`
+	IDs       []int64 `json:"hash_ids"`
+}
+
+// logLine is one of an access log, in which the former is a field, or of another
+// log.
+type logLine struct {
+	mooncakeLine
+	Message *string       `json:"msg"`
+	Trace   *mooncakeLine `json:"calinix_trace"`
+}
+
+// errNoTrace is a log that was not written to be a trace.
+var errNoTrace = errors.New("no line of the log has the field calinix_trace: set log_trace in the balancer's configuration, and log requests as JSON")
+
 // ReadMooncake reads a trace in the format of Mooncake: a JSON object a line,
 //
 //	{"timestamp": 27482, "input_length": 6955, "output_length": 52, "hash_ids": [46, 47, 48]}
 //
-// with the timestamp in ms, lengths in tokens and one id for each block of 512
-// tokens of the prompt, where equal ids are equal prefixes. Timestamps that were
-// rounded to a second or more, as some recorders do, are spread over that time,
-// by the seed.
+// or a log of Caddy's in which the lines of requests have that object as the field
+// calinix_trace; the other lines are left out. The timestamp is in ms, lengths are
+// in tokens, and there is one id for each block of 512 tokens of the prompt, where
+// equal ids are equal prefixes. Timestamps that were rounded to a second or more, as
+// some recorders do, are spread over that time, by the seed.
 func ReadMooncake(src io.Reader, seed uint64) (*Trace, error) {
 	t := &Trace{BlockTokens: mooncakeTokens}
 	number := map[int64]int32{} // ids may be of any size
+	skipped := false
 	lines := bufio.NewScanner(src)
 	lines.Buffer(make([]byte, 1<<16), maxLine)
 	for n := 1; lines.Scan(); n++ {
 		if len(lines.Bytes()) == 0 {
 			continue
 		}
-		var l struct {
-			Timestamp float64 `json:"timestamp"`
-			Input     int     `json:"input_length"`
-			Output    int     `json:"output_length"`
-			IDs       []int64 `json:"hash_ids"`
-		}
+		var l logLine
 		if err := json.Unmarshal(lines.Bytes(), &l); err != nil {
 			return nil, fmt.Errorf("line %d: %w", n, err)
+		}
+		if l.Trace != nil {
+			l.mooncakeLine = *l.Trace
+		} else if l.Message != nil && l.IDs == nil {
+			skipped = true // of somebody else, or of a request without a prompt
+			continue
 		}
 		switch {
 		case len(l.IDs) == 0:
@@ -67,6 +90,9 @@ func ReadMooncake(src io.Reader, seed uint64) (*Trace, error) {
 	}
 	if err := lines.Err(); err != nil {
 		return nil, fmt.Errorf("reading the trace: %w", err)
+	}
+	if len(t.Requests) == 0 && skipped {
+		return nil, errNoTrace
 	}
 	if len(t.Requests) == 0 {
 		return nil, fmt.Errorf("the trace is empty, want a JSON object a line")
