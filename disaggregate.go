@@ -101,6 +101,7 @@ func (x *exchange) strip() *apiError {
 	if len(contentCodings(x.r.Header)) > 0 {
 		x.r.Header.Del("Content-Encoding")
 	}
+	dropEngineAddresses(x.r.Header)
 	x.body.raw, x.body.decoded = nil, nil // what follows is made of without
 	x.payload = without
 	return nil

@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/uuid"
 	"golang.org/x/net/http/httpguts"
+
+	"github.com/calinix/caddy-calinix/dispatch"
 )
 
 // The names of Calinix's headers, in canonical form.
@@ -143,6 +145,16 @@ func keepOwnHeaders(h http.Header) {
 		if len(others) < len(tokens) {
 			h["Connection"][i] = strings.Join(others, ",")
 		}
+	}
+}
+
+// dropEngineAddresses removes a request id that names engines: vLLM's
+// P2pNcclConnector reads out of it whom to send blocks to, and from whom to expect
+// them. Calinix writes one itself where that connector is in use.
+func dropEngineAddresses(h http.Header) {
+	const name = "X-Request-Id"
+	if slices.ContainsFunc(h[name], func(id string) bool { return strings.Contains(id, dispatch.AddressMark) }) {
+		delete(h, name)
 	}
 }
 

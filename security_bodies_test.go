@@ -116,6 +116,44 @@ func secureCarriedMembers(t *testing.T) {
 	}
 }
 
+// secureRequestIDs: ids out of which vLLM's P2pNcclConnector would read addresses.
+func secureRequestIDs(t *testing.T) {
+	s, one, prefill, decode := bothModes(t, "mode dispatch")
+	const id = "___prefill_addr_evil:1___decode_addr_evil:2_x"
+	several := `{"model":"m","n":2,"messages":[{"role":"user","content":"hi"}]}`
+	s.Each(t, func(t *testing.T, cl *testcaddy.Client) {
+		for what, body := range map[string]string{"two legs": question, "one leg": several} {
+			req := cl.Request(t.Context(), t, "POST", chatPath, body)
+			req.Header["X-Request-Id"] = []string{"mine", id}
+			if a := cl.Send(req); a.Status != 200 {
+				t.Fatal(a)
+			}
+			for _, p := range []*fakepod.Pod{prefill, decode} {
+				for _, q := range p.Requests() {
+					if strings.Contains(q.Head, "evil") {
+						t.Errorf("%s: pod %s gets %s", what, q.Pod, q.Head)
+					}
+				}
+				p.Forget()
+			}
+			cl.Post(t, chatPath, body, "X-Request-Id", "mine")
+			if got := decode.Last(t).Header.Get("X-Request-Id"); got != "mine" {
+				t.Errorf("%s: a usual id becomes %q", what, got)
+			}
+			prefill.Forget()
+			decode.Forget()
+		}
+		for _, member := range []string{`"request_id":"` + id + `"`, `"\u0072equest_id":"` + strings.ReplaceAll(id, "_", `\u005f`) + `"`} {
+			if code := wantError(t, cl.Post(t, chatPath, smuggled(member)), 400); code != "bad_body" {
+				t.Errorf("%s: code %s", member, code)
+			}
+		}
+	})
+	if n := one.Count() + prefill.Count() + decode.Count(); n != 0 {
+		t.Errorf("%d requests reached a pod", n)
+	}
+}
+
 // secureReservedInWhatIsNoJSON: texts that are not JSON by the letter, and that
 // some reader takes for an object with a reserved member.
 func secureReservedInWhatIsNoJSON(t *testing.T) {

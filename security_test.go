@@ -53,6 +53,7 @@ func TestSecurity(t *testing.T) {
 var claims = map[string]func(*testing.T){
 	"reserved-members":    secureReservedMembers,
 	"reserved-carried":    secureCarriedMembers,
+	"reserved-ids":        secureRequestIDs,
 	"reserved-not-json":   secureReservedInWhatIsNoJSON,
 	"reserved-compressed": secureEncodedBodies,
 	"unknown-compression": secureUnknownEncodings,

@@ -40,11 +40,26 @@ var carriers = [...]string{"vllm_xargs", "sampling_params", "extra_args"}
 // write that, so it is refused (400), not removed.
 var ErrCarried = errors.New("vllm_xargs, sampling_params and extra_args must not name a member that is reserved for the engines")
 
+// AddressMark stands in every request id out of which vLLM's P2pNcclConnector
+// reads addresses (___prefill_addr_…___decode_addr_…), and in no other.
+const AddressMark = "_addr_"
+
+// ErrAddressed says that the body's request_id, which vLLM takes where there is no
+// X-Request-Id, may hold addresses of engines (400).
+var ErrAddressed = errors.New("request_id must not name addresses of engines, nor hold escapes")
+
+// addressed says whether a value of the member request_id may name engines.
+func addressed(value []byte) bool {
+	return bytes.Contains(value, []byte(AddressMark)) || bytes.IndexByte(value, '\\') >= 0
+}
+
+var requestID = []string{"request_id"}
+
 // Strip removes the reserved members from the body of any request to the pods
 // of a dispatch configuration. It appends the result to dst; if there was
 // nothing to remove it returns body itself and changed is false, as it does
 // for a body that is not a JSON object, unless that is ErrReserved. Besides that
-// it fails with ErrCarried, and if body has far too many members. Time is
+// it fails with ErrCarried, with ErrAddressed, and if body has far too many members. Time is
 // linear in the body; nothing is allocated but what dst lacks.
 func Strip(dst, body []byte) (stripped []byte, changed bool, err error) {
 	found, err := look(body)
@@ -55,6 +70,8 @@ func Strip(dst, body []byte) (stripped []byte, changed bool, err error) {
 		return nil, false, ErrReserved
 	case err == nil && found.carried:
 		return nil, false, ErrCarried
+	case err == nil && found.addressed:
+		return nil, false, ErrAddressed
 	}
 	if err != nil || !found.reserved {
 		return body, false, nil //nolint:nilerr // what is no JSON goes on as it is; the pod says so
@@ -74,9 +91,10 @@ func withoutReserved(edits []jsonedit.Edit) []jsonedit.Edit {
 
 // present is what a body holds of the members that matter here.
 type present struct {
-	reserved bool
-	carried  bool // reserved names in a carrier
-	limits   [len(limits)]bool
+	reserved  bool
+	carried   bool // reserved names in a carrier
+	addressed bool // a request_id that names engines
+	limits    [len(limits)]bool
 }
 
 // look reads the names of body's members. It fails if body is not one JSON
@@ -85,6 +103,7 @@ func look(body []byte) (p present, err error) {
 	err = members(body, func(name, value []byte) {
 		p.reserved = p.reserved || isOne(name, reserved[:])
 		p.carried = p.carried || isOne(name, carriers[:]) && spellsReserved(value)
+		p.addressed = p.addressed || isOne(name, requestID) && addressed(value)
 		for i, limit := range limits {
 			p.limits[i] = p.limits[i] || string(name) == limit
 		}

@@ -73,6 +73,22 @@ func TestCarried(t *testing.T) {
 	}
 }
 
+// TestAddressed: a request_id from which an engine would read addresses.
+func TestAddressed(t *testing.T) {
+	for _, body := range []string{
+		`{"request_id":"___prefill_addr_192.0.2.9:1___decode_addr_192.0.2.9:2_x"}`,
+		`{"request_id":"\u005f__prefill\u005faddr\u005f192.0.2.9:1"}`,
+		`{"request\u005fid":["_addr_"],"request_id":"fine"}`,
+	} {
+		if got, _, err := Strip(nil, []byte(body)); !errors.Is(err, ErrAddressed) {
+			t.Errorf("%s: %s %v", body, got, err)
+		}
+	}
+	if _, changed, err := Strip(nil, []byte(`{"request_id":"chatcmpl-1","user":"_addr_"}`)); err != nil || changed {
+		t.Errorf("a usual id: %v %v", changed, err)
+	}
+}
+
 // TestTooManyMembers: far more than any client has cause to send.
 func TestTooManyMembers(t *testing.T) {
 	body := func(n int) []byte { return []byte(`{"a":0` + strings.Repeat(`,"":0`, n-1) + `}`) }
@@ -148,7 +164,7 @@ func FuzzStrip(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		got, changed, err := Strip(nil, body)
-		if errors.Is(err, ErrCarried) {
+		if errors.Is(err, ErrCarried) || errors.Is(err, ErrAddressed) {
 			return
 		}
 		list, ok := readMembers(body)
