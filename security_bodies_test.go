@@ -116,6 +116,57 @@ func secureCarriedMembers(t *testing.T) {
 	}
 }
 
+// secureConnectors: whatever the connector sets itself, what a client says of it
+// reaches no pod, on two legs, on one and without a prefill leg.
+func secureConnectors(t *testing.T) {
+	var members []string
+	for _, name := range reserved {
+		members = append(members, `"`+name+`":`+evil, `"`+strings.ToUpper(name)+`":["evil"]`)
+	}
+	all := strings.Join(members, ",")
+	for connector, keys := range map[string]string{
+		"nixl": "", "plain": "", "shared_storage": "", "sglang": "", "trtllm": "",
+		"nixl_push": "engine_id e", "p2pnccl": "kv_address 127.0.0.1:1", "mooncake": "bootstrap_port PORT",
+	} {
+		ps := pods(t, "p1", "d1")
+		port := ps[0].Addr[strings.LastIndexByte(ps[0].Addr, ':')+1:]
+		ps[0].SetPath("/query", fakepod.Reply{Body: []byte(`{"0":{"engine_id":"e"}}`)}) // mooncake asks it
+		pod := func(p *fakepod.Pod, keys string) string {
+			return "pod " + p.Name + " " + p.URL + " {\n" + keys + "\n}\n"
+		}
+		decodeKeys := ""
+		if connector == "p2pnccl" {
+			decodeKeys = keys
+		}
+		s := serve(t, "dispatch {\nconnector "+connector+"\non_prefill_failure decode_only\nprefill {\n"+pod(ps[0], strings.ReplaceAll(keys, "PORT", port))+
+			"}\ndecode {\n"+pod(ps[1], decodeKeys)+"}\n}\n", testcaddy.Plain())
+		cl := s.Client(t, testcaddy.H1)
+		for what, body := range map[string]string{
+			"two legs": smuggled(all), "several": smuggled(`"n":2,` + all), "not a chat": `{"x":1,` + all + `}`,
+		} {
+			ps.Forget()
+			cl.Post(t, chatPath, body, "X-Request-Id", "___prefill_addr_evil:1___decode_addr_evil:2_x")
+			if ps.Total() == 0 {
+				t.Errorf("%s, %s: no pod was asked", connector, what)
+			}
+			for _, q := range ps.Received() {
+				if strings.Contains(q.Head+string(q.Body), "evil") {
+					t.Errorf("%s, %s: pod %s gets %s%s", connector, what, q.Pod, q.Head, q.Body)
+				}
+			}
+		}
+		ps[0].Set(fakepod.Reply{Status: 500})
+		ps.Forget()
+		cl.Post(t, chatPath, smuggled(all))
+		for _, q := range ps.Received() {
+			if strings.Contains(string(q.Body), "evil") {
+				t.Errorf("%s, without a prefill leg: pod %s gets %s", connector, q.Pod, q.Body)
+			}
+		}
+		s.Stop()
+	}
+}
+
 // secureRequestIDs: ids out of which vLLM's P2pNcclConnector would read addresses.
 func secureRequestIDs(t *testing.T) {
 	s, one, prefill, decode := bothModes(t, "mode dispatch")

@@ -49,7 +49,7 @@ func secureLogs(t *testing.T) {
 			secret("system"), secret("prompt"), secret("user"), secret("session"), secret("cachekey"), secret("safety"))
 		ctx, cancel := testContext(t)
 		defer cancel()
-		req := cl.Request(ctx, t, http.MethodPost, chatPath+"?key="+secret("query"), body,
+		req := cl.Request(ctx, t, http.MethodPost, chatPath+"?key="+secret("query")+fmt.Sprintf("&team=SECRET-team-%d", n), body,
 			"Authorization", "Bearer "+secret("token"), "Cookie", "c="+secret("cookie"), "Proxy-Authorization", "Basic "+secret("proxy"),
 			"x-calinix-session-key", secret("key"), "X-Session-ID", secret("sid"), "X-Conversation-ID", secret("cid"), "X-Api-Key", secret("apikey"),
 			"X-Team-Token", fmt.Sprintf("SECRET-team-%d", n), "X-Calinix-Mode", "single")

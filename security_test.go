@@ -54,6 +54,7 @@ var claims = map[string]func(*testing.T){
 	"reserved-members":    secureReservedMembers,
 	"reserved-carried":    secureCarriedMembers,
 	"reserved-ids":        secureRequestIDs,
+	"connectors":          secureConnectors,
 	"reserved-not-json":   secureReservedInWhatIsNoJSON,
 	"reserved-compressed": secureEncodedBodies,
 	"unknown-compression": secureUnknownEncodings,
