@@ -91,11 +91,15 @@ func secureLogs(t *testing.T) {
 		send(cl, func(r *http.Request) { r.Method = "SECRETIVE" }) // passed on
 		send(cl, long)
 		for _, reply := range []fakepod.Script{
-			fakepod.Reply{Status: 400, Content: "SECRET-answer"}, fakepod.Reply{Status: 503}, fakepod.Reply{Status: 599},
+			fakepod.Reply{Status: 400, Content: "SECRET-answer"},
+			fakepod.Reply{Status: 503},
+			fakepod.Reply{Status: 599},
 			fakepod.Reply{Cut: fakepod.Reset, Delay: 120 * time.Millisecond},
 			fakepod.Reply{Cut: fakepod.Reset, At: fakepod.HalfBody, Content: "SECRET-answer"},
 			fakepod.Reply{Cut: fakepod.Close, At: fakepod.AfterChunks(1), Stream: fakepod.Always, Content: "SECRET-answer"},
-			fakepod.Reply{Silent: true}, fakepod.Reply{Body: []byte("SECRET-answer")}, fakepod.Reply{Status: 302, Header: http.Header{"Location": {"/"}}},
+			fakepod.Reply{Silent: true},
+			fakepod.Reply{Body: []byte("SECRET-answer")},
+			fakepod.Reply{Status: 302, Header: http.Header{"Location": {"/"}}},
 		} {
 			for _, m := range []string{"single", "dispatch"} {
 				ps[0].Set(reply)
