@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 	"golang.org/x/net/http2"
 
@@ -253,9 +254,20 @@ func (l *leg) traced(req *http.Request, header http.Header) *http.Request {
 		},
 		GotFirstResponseByte: func() { a.answering.Store(true) },
 	}
-	out := req.WithContext(httptrace.WithClientTrace(req.Context(), trace))
+	out := req.WithContext(httptrace.WithClientTrace(ownVars(req.Context()), trace))
 	out.Header = header
 	return out
+}
+
+// ownVars gives a round trip a table of Caddy's variables of its own. A dial may
+// go on when its round trip has found another connection; Caddy's dialer reads
+// the table in it, into which the request's next leg writes by then.
+func ownVars(ctx context.Context) context.Context {
+	vars, ok := ctx.Value(caddyhttp.VarsCtxKey).(map[string]any)
+	if !ok {
+		return ctx
+	}
+	return context.WithValue(ctx, caddyhttp.VarsCtxKey, maps.Clone(vars))
 }
 
 // stale reports whether err is the end of a reused connection that the pod had
