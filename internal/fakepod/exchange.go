@@ -155,12 +155,8 @@ func (x *exchange) act(r *Reply) (End, error) {
 	if !x.wait(r.Delay) {
 		return 0, context.Cause(x.ctx)
 	}
-	if r.Hold != nil {
-		select {
-		case <-r.Hold:
-		case <-x.ctx.Done():
-			return 0, context.Cause(x.ctx)
-		}
+	if r.HoldAfter == 0 && !x.held(r.Hold) {
+		return 0, context.Cause(x.ctx)
 	}
 	if r.Silent {
 		<-x.ctx.Done()
@@ -205,7 +201,7 @@ func (x *exchange) body(r *Reply, a *answer) (End, error) {
 		if r.Pause > 0 && k == r.PauseAfter {
 			pause += r.Pause
 		}
-		if !x.wait(pause) {
+		if k > 0 && k == r.HoldAfter && !x.held(r.Hold) || !x.wait(pause) {
 			return 0, context.Cause(x.ctx)
 		}
 		n := len(piece)
@@ -232,6 +228,20 @@ func (x *exchange) body(r *Reply, a *answer) (End, error) {
 		return 0, err
 	}
 	return Whole, nil
+}
+
+// held waits for the channel to be closed, if there is one. It is false if the
+// exchange is over.
+func (x *exchange) held(until <-chan struct{}) bool {
+	if until == nil {
+		return true
+	}
+	select {
+	case <-until:
+		return true
+	case <-x.ctx.Done():
+		return false
+	}
 }
 
 // wait lets time pass, and while the pod is frozen, more. It is false if the

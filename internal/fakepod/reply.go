@@ -16,8 +16,11 @@ type Reply struct {
 	// Delay passes between the end of the request and the status line.
 	Delay time.Duration
 	// Hold, if not nil, is awaited after Delay: the status line goes out when
-	// the channel is closed.
-	Hold <-chan struct{}
+	// the channel is closed. With HoldAfter it is awaited after that many pieces
+	// of the body instead: the answer has begun and stays under way for as long
+	// as the test wants.
+	Hold      <-chan struct{}
+	HoldAfter int
 	// Silent never answers: the request is read and recorded, then nothing
 	// comes until the peer or the pod ends the connection.
 	Silent bool
