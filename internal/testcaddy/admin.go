@@ -85,6 +85,9 @@ func (m Metrics) Has(name string, labels ...string) bool {
 func (m Metrics) Sum(name string, labels ...string) float64 {
 	sum := 0.0
 	for key := range m {
+		if !strings.HasPrefix(key, name) {
+			continue // most are other metrics
+		}
 		if n, have, err := parseSample(key); err == nil && n == name && subset(pairs(labels), have) {
 			sum += m[key]
 		}

@@ -106,7 +106,7 @@ func load(tb testing.TB, text string, opts []Option) (*Caddy, error) {
 		tb.Fatal("a Caddy runs already in this process: there can be only one, and tests with one cannot be parallel")
 	}
 	logs.Store(c.key, c.Log)
-	tr := &http.Transport{DisableKeepAlives: true}
+	tr := &http.Transport{DisableKeepAlives: true, DisableCompression: true} // coding the metrics costs more than sending them
 	c.admin = &http.Client{Transport: tr, Timeout: Patience}
 	config, err := c.prepare(text, opts)
 	if err == nil {

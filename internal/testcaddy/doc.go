@@ -55,6 +55,25 @@
 //     its own.
 //   - NoLeaks for goroutines, Port for ports that nobody else takes.
 //
+// # A fast test
+//
+// The suite runs on two cores under the race detector, where a scrape of the
+// metrics costs more than a request, and a Caddy with its pods more than a scrape.
+//
+//   - Let things take as long as the test wants, not a time: fakepod.Reply.Hold
+//     keeps an answer back, HoldAfter one that has begun. A stream that is "long
+//     enough" is both slow and, on a busy machine, too short.
+//   - A limit of the product that a test waits for (timeouts, probe intervals)
+//     may be short only for the pod that is to miss it; any other pod must have
+//     all the time it needs, so give other cases of a table other keys.
+//   - Wait for what is nearest: a pod's own Wait functions and the log cost next
+//     to nothing, WaitMetrics a scrape each time it looks. The root package's
+//     waitNone and eventually ask nobody.
+//   - A large answer is made anew for each request unless it is a Body or Events.
+//   - Plain, where TLS and HTTP/2 have no part. One Caddy for a table of requests;
+//     a Caddy each only if their configurations differ.
+//   - Clients that run at once in one Caddy share what they wait for.
+//
 // # What it puts into a configuration
 //
 // An admin address of its own, the captured log (JSON, DEBUG), storage in the

@@ -16,20 +16,37 @@ import (
 func init() { caddy.RegisterModule(logWriter{}) }
 
 // Log is everything that one Caddy has logged, at the level DEBUG unless the
-// test chose another.
+// test chose another. A line is decoded when a test first looks at it, for most
+// are never looked at.
 type Log struct {
 	mu      sync.Mutex
-	entries []Entry
+	entries []Entry       // what a test was given is not written to any more: it is decoded
 	changed chan struct{} // closed and replaced at every line
 }
 
 // Entry is one line of the log.
 type Entry struct {
-	Level  string         `json:"level"`  // debug, info, warn, error, …
-	Logger string         `json:"logger"` // such as http.handlers.calinix
-	Msg    string         `json:"msg"`
-	Fields map[string]any `json:"-"` // all of the line, the above included
-	Line   string         `json:"-"` // as written
+	Level  string // debug, info, warn, error, …
+	Logger string // such as http.handlers.calinix
+	Msg    string
+	Fields map[string]any // all of the line, the above included
+	Line   string         // as written
+
+	decoded bool
+}
+
+// decode fills in the fields from the line.
+func (e *Entry) decode() {
+	if e.decoded {
+		return
+	}
+	e.decoded = true
+	if json.Unmarshal([]byte(e.Line), &e.Fields) != nil {
+		return
+	}
+	e.Level, _ = e.Fields["level"].(string)
+	e.Logger, _ = e.Fields["logger"].(string)
+	e.Msg, _ = e.Fields["msg"].(string)
 }
 
 // Has reports whether the field's value, printed, is want.
@@ -40,13 +57,31 @@ func (e *Entry) Has(field, want string) bool {
 
 // Entries returns the log so far.
 func (l *Log) Entries() []Entry {
+	entries, _ := l.since(0)
+	return entries
+}
+
+// since returns the entries behind the mark, and a channel that is closed when
+// there are more.
+func (l *Log) since(mark int) (entries []Entry, changed <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.entries[:len(l.entries):len(l.entries)]
+	mark = min(mark, len(l.entries))
+	for k := mark; k < len(l.entries); k++ {
+		l.entries[k].decode()
+	}
+	if l.changed == nil {
+		l.changed = make(chan struct{})
+	}
+	return l.entries[mark:len(l.entries):len(l.entries)], l.changed
 }
 
 // Mark returns a place in the log: how many entries it has now.
-func (l *Log) Mark() int { return len(l.Entries()) }
+func (l *Log) Mark() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.entries)
+}
 
 // Find returns the entries for which match is true.
 func (l *Log) Find(match func(Entry) bool) []Entry {
@@ -80,14 +115,13 @@ func (l *Log) Wait(tb testing.TB, mark int, what string, match func(Entry) bool)
 	timeout := time.NewTimer(Patience)
 	defer timeout.Stop()
 	for {
-		l.mu.Lock()
-		entries, changed := l.entries, l.changed
-		l.mu.Unlock()
-		for ; mark < len(entries); mark++ {
-			if match(entries[mark]) {
-				return entries[mark]
+		entries, changed := l.since(mark)
+		for _, e := range entries {
+			if match(e) {
+				return e
 			}
 		}
+		mark += len(entries)
 		select {
 		case <-changed:
 		case <-timeout.C:
@@ -139,16 +173,12 @@ func (l *Log) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for line := range bytes.SplitSeq(bytes.TrimSuffix(p, []byte("\n")), []byte("\n")) {
-		e := Entry{Line: string(line)}
-		if json.Unmarshal(line, &e.Fields) == nil {
-			_ = json.Unmarshal(line, &e) // the named fields of the same line
-		}
-		l.entries = append(l.entries, e)
+		l.entries = append(l.entries, Entry{Line: string(line)})
 	}
 	if l.changed != nil {
 		close(l.changed)
+		l.changed = nil
 	}
-	l.changed = make(chan struct{})
 	return len(p), nil
 }
 
