@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -85,9 +86,10 @@ type phase struct {
 }
 
 var (
-	silent  = fakepod.Reply{Silent: true}
-	endless = fakepod.Reply{Stream: fakepod.Always, Chunks: 5000, Gap: 5 * time.Millisecond}
-	large   = fakepod.Reply{Stream: fakepod.Always, Chunks: 128, ChunkBytes: 256 << 10, Gap: fakepod.NoGap}
+	silent = fakepod.Reply{Silent: true}
+	// Made once: the pods compose other answers anew for each request.
+	endless = fakepod.Reply{Events: slices.Repeat([]string{"data: {\"n\":1}\n\n"}, 5000), Gap: 5 * time.Millisecond}
+	large   = fakepod.Reply{Events: slices.Repeat([]string{"data: " + strings.Repeat("x", 256<<10) + "\n\n"}, 128), Gap: fakepod.NoGap}
 	paused  = fakepod.Reply{Stream: fakepod.Always, PauseAfter: 2, Pause: time.Hour}
 	failed  = fakepod.Reply{Status: 500}
 	// firstFails: the first request of a chat fails, the second one waits.

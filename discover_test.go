@@ -102,7 +102,7 @@ func TestDiscoverDraining(t *testing.T) {
 	ps.Set(fakepod.Reply{Chunks: 10, Gap: 100 * time.Millisecond})
 	st := startStream(t, s.Client(t, testcaddy.H1), chat("one", `"stream":true`))
 	file.write(t, ps, ", draining: true")
-	s.WaitMetrics(t, "a draining", func(testcaddy.Metrics) bool { return s.pod(t, "a").Draining })
+	eventually(t, "a draining", func() bool { return s.pod(t, "a").Draining })
 	if a := s.Client(t, testcaddy.H1).Post(t, chatPath, chat("two")); a.Status != 503 {
 		t.Errorf("with its only pod draining: %v", a)
 	}

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/calinix/caddy-calinix/internal/fakepod"
 	"github.com/calinix/caddy-calinix/internal/testcaddy"
@@ -53,25 +52,6 @@ func (s *site) explain(t testing.TB, query, body string, headers ...string) (e e
 	t.Helper()
 	adminJSON(t, s.AdminPost(t, "/calinix/explain"+query, body, headers...), &e)
 	return e
-}
-
-// waitNone waits until no leg runs at any pod; it asks less of the admin
-// listener than a scrape of the metrics.
-func (s *site) waitNone(t testing.TB) {
-	t.Helper()
-	deadline := time.Now().Add(testcaddy.Patience)
-	for {
-		running := 0
-		for _, p := range entries(t, s.Caddy, "") {
-			running += p.Inflight
-		}
-		if running == 0 {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d legs do not end", running)
-		}
-	}
 }
 
 // TestExplainShape: the members by name, and their kinds.

@@ -122,6 +122,7 @@ func TestRetryStatus(t *testing.T) {
 		s.Each(t, func(t *testing.T, cl *testcaddy.Client) {
 			for status, at := range map[int]string{429: "b", 503: "b", 500: "a", 502: "a", 404: "a"} {
 				c.pods[0].Set(fakepod.Reply{Status: status})
+				s.waitNone(t)
 				body := chat(fmt.Sprint(cl.Protocol, status))
 				a := cl.Post(t, chatPath, body)
 				if want := map[string]int{"a": status, "b": 200}[at]; a.Status != want || a.Pod() != at || a.Err != nil {
@@ -131,6 +132,7 @@ func TestRetryStatus(t *testing.T) {
 					t.Errorf("%s, %d: the second pod gets %q", c.name, status, c.pods[1].Last(t).Body)
 				}
 			}
+			s.waitNone(t)
 			// What the first pod still says holds nobody up.
 			c.pods[0].Set(fakepod.Reply{Status: 503, Body: make([]byte, 1000), Framing: fakepod.Chunked, LateEnd: time.Minute})
 			if a := cl.Post(t, chatPath, question); a.Pod() != "b" || a.Ended.Sub(a.Began) > testcaddy.Patience {

@@ -8,7 +8,9 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	calinix "github.com/calinix/caddy-calinix"
 	"github.com/calinix/caddy-calinix/internal/fakepod"
 	"github.com/calinix/caddy-calinix/internal/testcaddy"
 )
@@ -36,14 +38,21 @@ func serve(t testing.TB, keys string, opts ...testcaddy.Option) *site {
 func serveBehind(t testing.TB, before, keys string, opts ...testcaddy.Option) *site {
 	t.Helper()
 	s := &site{balancer: fmt.Sprintf("test-%d", balancers.Add(1)), before: before}
+	t.Cleanup(func() { calinix.ForgetCounters(s.balancer) }) // when Caddy has stopped
 	if !strings.Contains(keys, "health {") {
 		keys += "\nhealth {\ninterval 1h\n}"
 	}
 	s.Caddy = testcaddy.Serve(t, s.body(keys), opts...)
-	s.WaitMetrics(t, "the first probe of every pod", func(testcaddy.Metrics) bool {
+	eventually(t, "the first probe of every pod", func() bool {
 		return !slices.ContainsFunc(s.pods(t), func(p podState) bool { return p.Health == "" })
 	})
 	return s
+}
+
+// Stop ends the site before the test does.
+func (s *site) Stop() {
+	s.Caddy.Stop()
+	calinix.ForgetCounters(s.balancer)
 }
 
 // body is the site's text around the keys of its calinix directive. Without a
@@ -104,10 +113,30 @@ func (s *site) waitCount(t testing.TB, want float64, name string, labels ...stri
 	s.WaitMetric(t, want, name, s.labels(labels)...)
 }
 
+// waitNone waits until no leg runs any more. A client may have the whole of an
+// answer before the leg behind it has ended, and legs that run decide which pod
+// is next: who sends one request after another, and means a pod, calls it between.
+func (s *site) waitNone(t testing.TB) {
+	t.Helper()
+	eventually(t, "the last leg to end", func() bool { return calinix.Running(s.balancer) == 0 })
+}
+
+// eventually waits until cond is true, for what does not show in the metrics.
+// what completes "timed out waiting for …".
+func eventually(t testing.TB, what string, cond func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(testcaddy.Patience); !cond(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("timed out after %v waiting for %s", testcaddy.Patience, what)
+		}
+	}
+}
+
 // waitIdle waits until no leg runs at any pod, as the metrics have it, and
 // none is left at the pods.
 func (s *site) waitIdle(t testing.TB, all ...fakepod.Pods) {
 	t.Helper()
+	s.waitNone(t) // without asking for the metrics again and again
 	s.waitCount(t, 0, "calinix_pod_inflight")
 	for _, ps := range all {
 		for _, p := range ps {

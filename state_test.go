@@ -17,8 +17,16 @@ type stream struct {
 	pod string
 }
 
+// hold makes the pods stop in the middle of every answer that they begin from
+// now on, until release is called.
+func hold(ps fakepod.Pods) (release func()) {
+	until := make(chan struct{})
+	ps.Set(fakepod.Reply{Gap: fakepod.NoGap, Hold: until, HoldAfter: 3})
+	return func() { close(until) }
+}
+
 // startStream begins a stream at whichever pod it goes to and reads three of
-// its chunks.
+// its chunks. If the test relies on that it still runs then, hold is needed.
 func startStream(t testing.TB, cl *testcaddy.Client, body string, headers ...string) stream {
 	t.Helper()
 	s := cl.Stream(t, chatPath, body, headers...)
@@ -39,7 +47,7 @@ func (s stream) wantWhole(t testing.TB) {
 func TestStateOverReload(t *testing.T) {
 	c := cases.Open(t, "BR-23")
 	ps := pods(t, "a", "b", "c", "d")
-	keys := "health {\ninterval 200ms\ntimeout 150ms\nhealthy_threshold 2\nunhealthy_threshold 3\n}\n" + single(ps)
+	keys := "health {\ninterval 20ms\ntimeout 2s\nhealthy_threshold 2\nunhealthy_threshold 3\n}\n" + single(ps)
 	s := serve(t, keys)
 	cl := s.Client(t, testcaddy.H2)
 	post := func(r cases.Request) *testcaddy.Answer {
@@ -61,7 +69,8 @@ func TestStateOverReload(t *testing.T) {
 	ps.Pod("d").Refuse()
 	s.waitUp(t, true, "a", "b", "c")
 
-	ps.Set(fakepod.Reply{Chunks: 20, Gap: 200 * time.Millisecond}) // 4 s
+	end := make(chan struct{})
+	ps.Set(fakepod.Reply{Hold: end, HoldAfter: 1})
 	var streams []stream
 	for _, r := range c.Named(t, "streams") {
 		st := cl.Stream(t, r.Path, string(r.Body))
@@ -94,6 +103,7 @@ func TestStateOverReload(t *testing.T) {
 	if s.pod(t, "d").Up {
 		t.Error("the dead pod is up after the reload")
 	}
+	close(end)
 	for _, st := range streams {
 		st.wantWhole(t)
 	}
@@ -175,12 +185,12 @@ func TestStateRemovedPod(t *testing.T) {
 			cl := s.Client(t, p)
 			prompt := words("removed-"+p.String(), 50)
 			body := chat(prompt, `"stream":true`)
+			release := hold(ps)
 			st := startStream(t, cl, body, "X-Session-ID", "one")
 			gone, left := ps.Pod(st.pod), ps[0]
 			if left == gone {
 				left = ps[1]
 			}
-			gone.Freeze()
 			before := entry(t, s.Caddy, gone.Name)
 			if before.Blocks < 12 || before.Inflight != 1 {
 				t.Errorf("before: %+v", before)
@@ -211,7 +221,7 @@ func TestStateRemovedPod(t *testing.T) {
 			if c := e.of(t, gone.Name); c.Depth != 0 || c.Sticky != 0 {
 				t.Errorf("it is known still: %+v", c)
 			}
-			gone.Thaw()
+			release()
 			st.wantWhole(t)
 			for range cap(again) {
 				if a := <-again; a.Err != nil || a.Status != 200 {
@@ -234,8 +244,8 @@ func TestStateMovedPod(t *testing.T) {
 	s := serve(t, "block_size 4\n"+single(olds)+"health {\ninterval 1h\n}\n")
 	cl := s.Client(t, testcaddy.H2)
 	body := chat(words("w", 50), `"stream":true`)
+	release := hold(olds)
 	st := startStream(t, cl, body)
-	olds[0].Freeze()
 	drain(t, s.Caddy, "a", "drain") // of the old one
 	s.reload(t, "block_size 4\n"+single(news)+"health {\ninterval 1h\n}\n")
 	e := entry(t, s.Caddy, "a")
@@ -246,7 +256,7 @@ func TestStateMovedPod(t *testing.T) {
 		t.Errorf("the next request: %v", a)
 	}
 	blocks := entry(t, s.Caddy, "a").Blocks
-	olds[0].Thaw()
+	release()
 	st.wantWhole(t)
 	s.waitCount(t, 2, "calinix_requests_total", "pod", "a", "code", "200")
 	if e := entry(t, s.Caddy, "a"); e.Blocks != blocks || blocks == 0 || e.Inflight != 0 {
@@ -261,8 +271,8 @@ func TestStateNewBlockSize(t *testing.T) {
 	ps := pods(t, "a")
 	s := serve(t, "block_size 4\n"+single(ps)+quickHealth, testcaddy.Plain())
 	for _, keys := range []string{"block_size 5\n", "block_size 5\nmax_token_bytes 4\n", "block_size 5\nmax_token_bytes 0\n"} {
+		release := hold(ps)
 		st := startStream(t, s.Client(t, testcaddy.H1), chat(words("w", 50), `"stream":true`))
-		ps[0].Freeze()
 		if n := indexOf(t, s.Caddy).Blocks; n < 10 {
 			t.Errorf("%d blocks", n)
 		}
@@ -276,7 +286,7 @@ func TestStateNewBlockSize(t *testing.T) {
 		if c := s.explain(t, "", chat(words("w", 50))).of(t, "a"); c.Depth != 0 {
 			t.Errorf("%+v", c)
 		}
-		ps[0].Thaw()
+		release()
 		st.wantWhole(t)
 		s.waitIdle(t, ps)
 	}

@@ -36,7 +36,7 @@ func (h *held) send(t testing.TB, all fakepod.Pods, method, path, body string, h
 	go func() { h.done <- h.cl.Send(h.cl.Request(t.Context(), t, method, path, body, headers...)) }()
 	h.count++
 	at := ""
-	h.s.WaitMetrics(t, "the request to reach a pod", func(testcaddy.Metrics) bool {
+	eventually(t, "the request to reach a pod", func() bool {
 		for name, n := range all.Counts() {
 			if n > before[name] {
 				at = name
