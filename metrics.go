@@ -116,7 +116,8 @@ func modelLabels(models []string) []string {
 func (m *metrics) register(reg *prometheus.Registry) error {
 	for _, c := range []prometheus.Collector{
 		m.requests, m.decisions, m.prefixBlocks, m.retries, m.prefillFailures, m.prefillUnused, m.prefillsSkipped, m.keys, m.fallbacks, m.ringPicks,
-		m.podChanges, m.refreshes, m.cacheTokens, gauges{},
+		m.podChanges, m.refreshes, m.cacheTokens,
+		gauges{},
 	} {
 		if err := reg.Register(c); err != nil {
 			return err

@@ -254,8 +254,12 @@ func TestPodTokens(t *testing.T) {
 		want            int64
 		learns          bool
 	}{
-		{0, 16, false, 460800, false}, {0, 1 << 20, true, 460800, true}, {-1, 16, true, 0, false},
-		{1, 16, false, 16, false}, {900, 512, true, 460800, false}, {1<<31 - 1, 1 << 20, false, (1<<31 - 1) << 20, false},
+		{0, 16, false, 460800, false},
+		{0, 1 << 20, true, 460800, true},
+		{-1, 16, true, 0, false},
+		{1, 16, false, 16, false},
+		{900, 512, true, 460800, false},
+		{1<<31 - 1, 1 << 20, false, (1<<31 - 1) << 20, false},
 	} {
 		b := &Balancer{
 			BlockSize: &c.blockSize, CacheRegistry: &CacheRegistry{BlocksPerPod: &c.said},

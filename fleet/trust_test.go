@@ -4,8 +4,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/calinix/caddy-calinix/outcome"
 	"pgregory.net/rapid"
+
+	"github.com/calinix/caddy-calinix/outcome"
 )
 
 // told runs one leg for the prompt whose engine says that share of what was

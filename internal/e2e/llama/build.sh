@@ -35,7 +35,12 @@ printf '%s\n' objects/ui.cpp source/tools/server/*.cpp | xargs -P "$(nproc)" -I{
 # a model that has such a part; here each of its functions is one that does nothing.
 echo 'extern "C" void *absent() { return nullptr; }' >objects/absent.cpp
 compile objects/absent.cpp
-absent=$(nm -u objects/*.o | awk '$2 ~ /mtmd/ { print "-Wl,--defsym=" $2 "=absent" }' | sort -u)
+missing() {
+	comm -23 \
+		<(nm --undefined-only objects/*.o | awk '$2 ~ /mtmd/ { print $2 }' | sort -u) \
+		<(nm --defined-only objects/*.o | awk 'NF == 3 { print $3 }' | sort -u)
+}
+absent=$(missing | sed 's/.*/-Wl,--defsym=&=absent/')
 
 mkdir -p "$to"
 cp "$libraries"/lib*.so "$to"
