@@ -100,10 +100,11 @@ type podJSON struct {
 	Room        *int   `json:"room"`
 	CacheTokens *int64 `json:"cacheTokens"`
 	// Stale: the pod delivers less than half of what its cache was expected to.
-	Stale  bool   `json:"stale"`
-	Node   string `json:"node"`
-	Zone   string `json:"zone"`
-	Health string `json:"health"` // the last probe's result, "" before the first
+	Stale  bool     `json:"stale"`
+	Node   string   `json:"node"`
+	Zone   string   `json:"zone"`
+	Models []string `json:"models"` // null: any
+	Health string   `json:"health"` // the last probe's result, "" before the first
 }
 
 func (adminAPI) pods(w http.ResponseWriter, _ *http.Request, b *balancer) error {
@@ -111,7 +112,7 @@ func (adminAPI) pods(w http.ResponseWriter, _ *http.Request, b *balancer) error 
 	for _, s := range b.fleet.Snapshot() {
 		p := podJSON{
 			Balancer: b.name, ID: s.ID, URL: s.URL, Roles: rolesOf(s.Roles), Up: s.Up, Draining: s.Draining,
-			Blocks: s.Blocks, Stale: s.Stale, Node: s.Node, Zone: s.Zone, Health: b.lastProbe(s.Ref),
+			Blocks: s.Blocks, Stale: s.Stale, Node: s.Node, Zone: s.Zone, Models: s.Models, Health: b.lastProbe(s.Ref),
 		}
 		p.Role = p.Roles[0]
 		for _, n := range s.Running {

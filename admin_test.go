@@ -29,6 +29,7 @@ type podEntry struct {
 	Room     *int     `json:"room"`
 	Tokens   *int64   `json:"cacheTokens"`
 	Stale    bool     `json:"stale"`
+	Models   []string `json:"models"`
 	Health   string   `json:"health"`
 }
 

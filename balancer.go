@@ -35,6 +35,9 @@ type balancer struct {
 	budget retry.Budget
 	bodies bodyMemory
 	pace   pace
+	models modelLoad
+	// changed tells learn that pods or settings have changed.
+	changed chan struct{}
 
 	mu      sync.Mutex
 	claims  []*claim        // configurations that have begun, the newest last
@@ -56,6 +59,7 @@ func loadBalancer(name string, s settings) (*balancer, error) {
 			name:    name,
 			blocks:  blocks,
 			fleet:   fleet.New(fleet.Options{Index: blocks, Sessions: s.sessions, Capacity: s.capacity}),
+			changed: make(chan struct{}, 1),
 			chain:   s.chain,
 			newest:  s,
 			found:   finds{},
@@ -112,6 +116,7 @@ func (b *balancer) adopt(c *claim) error {
 		ctx, b.stop = context.WithCancel(context.Background())
 		b.health.Start(ctx)
 		go b.age(ctx)
+		go b.learn(ctx)
 	}
 	return nil
 }
@@ -227,6 +232,7 @@ func (b *balancer) turned(e health.Event) {
 	switch {
 	case e.Up:
 		event = "healthy"
+		b.askAgain()
 		logger.Info("pod is up", fields...)
 	case e.WasUp:
 		logger.Warn("pod is down", fields...)

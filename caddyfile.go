@@ -25,6 +25,7 @@ func init() {
 //	    name              <name>
 //	    strategy          cache_aware|expected_ttft|session_affinity|prefix|least_loaded|
 //	                      round_robin|random|power_of_two
+//	    unknown_model     reject|pass
 //	    tie_break         prompt|pod_id
 //	    mode              single|dispatch
 //	    block_size        <tokens>
@@ -75,6 +76,22 @@ func init() {
 //	        replicas     <number>
 //	        tau          <duration>
 //	    }
+//	    models {
+//	        <name> {
+//	            aliases       <name...>
+//	            restore_alias [<switch>]
+//	            strategy      <strategy>
+//	            max_conns     <number>
+//	            weights {
+//	                ...
+//	            }
+//	        }
+//	    }
+//	    learn_models {
+//	        enabled  [<switch>]
+//	        path     <path>
+//	        interval <duration>
+//	    }
 //	    hashing {
 //	        load_factor   <factor>
 //	        virtual_nodes <number>
@@ -89,6 +106,8 @@ func init() {
 //	            healthy      <switch>
 //	            draining     [<switch>]
 //	            max_conns    <number>
+//	            models       <name...>
+//	            strategy     <strategy>
 //	            capabilities [single] [prefill] [decode]
 //	            node         <name>
 //	            zone         <name>

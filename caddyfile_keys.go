@@ -136,8 +136,17 @@ func (p *keyParser) value(f config.Field, path string) error {
 			*ptr = append(*ptr, n)
 		}
 		return nil
+	case *[]string:
+		args := p.d.RemainingArgs()
+		if len(args) == 0 {
+			return p.d.ArgErr()
+		}
+		*ptr = append(*ptr, args...)
+		return nil
 	case *map[string]string:
 		return p.headers(ptr, path)
+	case *map[string]*config.Model:
+		return p.models(ptr, path)
 	case **bool:
 		if p.d.CountRemainingArgs() == 0 {
 			*ptr = new(true)
@@ -253,6 +262,30 @@ func (p *keyParser) headers(out *map[string]string, path string) error {
 			return p.d.ArgErr()
 		}
 		(*out)[name] = value
+	}
+	return nil
+}
+
+// models reads a block of models: a name a line, with its keys in a block.
+func (p *keyParser) models(out *map[string]*config.Model, path string) error {
+	if p.d.NextArg() {
+		return p.errorf(path, "unexpected argument %q, want a block", p.d.Val())
+	}
+	*out = map[string]*config.Model{}
+	for nesting := p.d.Nesting(); p.d.NextBlock(nesting); {
+		name := p.d.Val()
+		at := join(path, name)
+		if err := p.note(at); err != nil {
+			return err
+		}
+		if p.d.NextArg() {
+			return p.errorf(at, "unexpected argument %q, want a block", p.d.Val())
+		}
+		m := new(config.Model)
+		if err := p.block(config.Fields(m), at); err != nil {
+			return err
+		}
+		(*out)[name] = m
 	}
 	return nil
 }

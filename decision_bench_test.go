@@ -231,7 +231,9 @@ func (d *decisions) decide(i int) {
 	if refused := x.takeHeaders(); refused != nil {
 		d.tb.Fatal(refused)
 	}
-	x.understand()
+	if refused := x.understand(); refused != nil {
+		d.tb.Fatal(refused)
+	}
 	lease, err := x.choose(fleet.Single)
 	if err != nil {
 		d.tb.Fatal(err)

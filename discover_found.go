@@ -104,6 +104,7 @@ func (b *balancer) setPods(c *claim) (fleet.Diff, error) {
 // havePods tells the rest of what setPods has changed. Guarded by mu.
 func (b *balancer) havePods(c *claim, diff fleet.Diff) {
 	b.health.Set(watched(b.fleet))
+	b.askAgain()
 	if len(diff.Added)+len(diff.Removed) > 0 {
 		c.logger.Info("pods changed", zap.String("balancer", b.name),
 			zap.Strings("added", diff.Added), zap.Strings("removed", diff.Removed))

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -35,15 +36,18 @@ type exchange struct {
 	asked   asked
 	// request and chain are pooled. The request is given back when the pods are
 	// picked, the chain when the answer has begun; both are nil then.
-	request *prompt.Request
-	chain   *chain.Chain
-	heavy   bool // holds a place in heavies
-	route   route
-	rules   *rules
-	told    routingHeaders // what the client's headers say
-	session uint64         // hash of the session key, 0 without one
-	key     routingKey
-	prompt  bool // the chain is that of a prompt
+	request  *prompt.Request
+	chain    *chain.Chain
+	heavy    bool // holds a place in heavies
+	route    route
+	rules    *rules
+	model    []byte         // that pods must serve, as they name it; nil: any pod will do
+	running  *atomic.Int64  // counts the requests of the model; nil: nobody asks
+	renaming *renaming      // of the model in the answer; nil: none
+	told     routingHeaders // what the client's headers say
+	session  uint64         // hash of the session key, 0 without one
+	key      routingKey
+	prompt   bool // the chain is that of a prompt
 
 	read    time.Time // when the body had been read
 	leases  []*fleet.Lease
@@ -177,8 +181,7 @@ func (x *exchange) prepare() *apiError {
 			return errClientGone
 		}
 	}
-	x.understand()
-	return nil
+	return x.understand()
 }
 
 // takeHeaders reads and removes what the client says about its routing.
@@ -194,11 +197,13 @@ func (x *exchange) takeHeaders() *apiError {
 }
 
 // understand finds in the body what the decision needs.
-func (x *exchange) understand() {
+func (x *exchange) understand() *apiError {
 	x.request, x.chain = requests.Get().(*prompt.Request), chains.Get().(*chain.Chain)
 	req := x.request
 	req.Parse(prompt.APIOf(x.r.Method, x.r.URL.Path), x.body.decoded)
-	x.rules = x.h.rules
+	if refused := x.chooseModel(); refused != nil {
+		return refused
+	}
 	session := sessionOf(x.told, req)
 	x.session = session.hash
 	x.key = keyFor(x.rules.strategy, session, req)
@@ -210,6 +215,7 @@ func (x *exchange) understand() {
 	}
 	x.route.namespace = cacheNamespace(req.Model, x.h.chain.BlockSize)
 	x.route.policy = x.rules.strategy.String()
+	return nil
 }
 
 // choose takes a lease on the pod for the first leg of the request.
@@ -263,6 +269,7 @@ var errClientGone = &apiError{status: statusClientClosed, code: "client_gone", m
 func (x *exchange) ask(role fleet.Role, tried index.Bitmap) fleet.Ask {
 	a := fleet.Ask{
 		Role:     role,
+		Model:    x.model,
 		Session:  x.session,
 		Exclude:  tried,
 		Strategy: x.rules.strategy,
@@ -333,6 +340,9 @@ func (x *exchange) release() {
 		l.End(x.h.now(), outcome.Unsent) // has no effect unless something has panicked
 	}
 	x.settle()
+	if x.running != nil {
+		x.running.Add(-1)
+	}
 	x.parted()
 	x.answering()
 	x.log()

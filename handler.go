@@ -16,6 +16,10 @@ func (x *exchange) serveRequest() {
 		x.refuse(x.leg(), outcome.ClientGone, errClientGone)
 		return
 	}
+	if x.listsModels() {
+		x.listModels()
+		return
+	}
 	x.h.state.budget.Count(x.read)
 	if x.route.mode == modeDispatch {
 		x.disaggregate()

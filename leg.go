@@ -33,8 +33,9 @@ type leg struct {
 	answering func()
 	now       func() time.Time
 
-	keepHost  bool   // the user's header_up sets Host
-	requestID string // X-Request-Id that the connector wants; "": as it is
+	keepHost  bool      // the user's header_up sets Host
+	requestID string    // X-Request-Id that the connector wants; "": as it is
+	rename    *renaming // of the model in the answer; nil: none
 
 	// sent is called when the leg's request has been made, before it is sent;
 	// may be nil.

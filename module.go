@@ -71,6 +71,8 @@ type Handler struct {
 	indexed        bool // prompts are looked up and learnt
 	rules          *rules
 	tieBreak       selection.TieBreak
+	models         map[string]*modelRoute // by the client's name
+	passUnknown    bool                   // a model that no pod serves may go to any
 	virtualNodes   int
 	loadFactor     float64
 	ttft           selection.TTFT
@@ -134,6 +136,11 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		return err
 	}
 	h.state = h.claim.state
+	for _, route := range h.models {
+		if route.maxConns > 0 {
+			route.running = h.state.models.of(route.name)
+		}
+	}
 	name := h.effective.Name
 	h.decisionTime = h.metrics.decisions.WithLabelValues(name)
 	h.blocksHit = h.metrics.prefixBlocks.WithLabelValues(name, "hit")
@@ -150,6 +157,10 @@ func (h *Handler) settle() (err error) {
 	if h.tieBreak, err = selection.ParseTieBreak(e.TieBreak); err != nil {
 		return err
 	}
+	if h.models, err = h.modelRoutes(); err != nil {
+		return err
+	}
+	h.passUnknown = e.UnknownModel == "pass"
 	h.virtualNodes, h.loadFactor = *e.Hashing.VirtualNodes, *e.Hashing.LoadFactor
 	h.ttft = selection.TTFT{
 		PrefillRate: *e.ExpectedTTFT.PrefillRate,

@@ -1,6 +1,8 @@
 package calinix
 
 import (
+	"sync"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/calinix/caddy-calinix/config"
@@ -17,6 +19,11 @@ type rules struct {
 	fallbacks [len(fallbackReasons)]prometheus.Counter
 	home      prometheus.Counter // the pod to which the key belongs
 	passed    prometheus.Counter // another one, since that one had its share
+
+	metrics  *metrics
+	balancer string
+	mu       sync.Mutex // guards others
+	others   []*rules   // by other strategies
 }
 
 // fallbackReasons are the values of the metric's label reason, and the strategy
@@ -36,12 +43,15 @@ func newRules(strategy string, w *config.RoleWeights, m *metrics, balancer strin
 	if err != nil {
 		return nil, err
 	}
-	r := &rules{strategy: s}
-	r.weights = [fleet.Roles]selection.Weights{
+	return makeRules(s, [fleet.Roles]selection.Weights{
 		fleet.Single:  weightsOf(w.Single),
 		fleet.Prefill: weightsOf(w.Prefill),
 		fleet.Decode:  weightsOf(w.Decode),
-	}
+	}, m, balancer), nil
+}
+
+func makeRules(s selection.Strategy, w [fleet.Roles]selection.Weights, m *metrics, balancer string) *rules {
+	r := &rules{strategy: s, weights: w, metrics: m, balancer: balancer}
 	for i, source := range keySourceNames {
 		r.keys[i] = m.keys.WithLabelValues(balancer, s.String(), source)
 	}
@@ -54,7 +64,25 @@ func newRules(strategy string, w *config.RoleWeights, m *metrics, balancer strin
 	}
 	r.home = m.ringPicks.WithLabelValues(balancer, "home")
 	r.passed = m.ringPicks.WithLabelValues(balancer, "passed")
-	return r, nil
+	return r
+}
+
+// with returns the same rules with another strategy: that for which a model's pods
+// ask.
+func (r *rules) with(s selection.Strategy) *rules {
+	if s == r.strategy {
+		return r
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, o := range r.others {
+		if o.strategy == s {
+			return o
+		}
+	}
+	o := makeRules(s, r.weights, r.metrics, r.balancer)
+	r.others = append(r.others, o)
+	return o
 }
 
 // decided enters how a pod was picked.

@@ -63,7 +63,7 @@ func (x *exchange) serve(kind outcome.Leg, role fleet.Role, load loader, lease *
 		next := x.spare(kind, role, try, &tried)
 		l := &leg{
 			kind: kind, target: targetOf(lease), lease: lease, payload: c.payload, requestID: c.requestID,
-			now: x.h.now, keepHost: x.h.keepHost, answering: x.answering,
+			now: x.h.now, keepHost: x.h.keepHost, answering: x.answering, rename: x.renaming,
 		}
 		l.watch, l.shape = x.watches(kind) || x.h.logTrace, x.asked.api
 		l.retryOn = func(status int) bool {

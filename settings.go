@@ -11,6 +11,7 @@ import (
 	"github.com/calinix/caddy-calinix/fleet"
 	"github.com/calinix/caddy-calinix/health"
 	"github.com/calinix/caddy-calinix/index"
+	"github.com/calinix/caddy-calinix/selection"
 )
 
 // settings are what a configuration says of the state that handlers of the same
@@ -25,7 +26,8 @@ type settings struct {
 	scraping scraping
 	sessions fleet.Sessions
 	chain    chain.Options
-	rings    []int // virtual nodes of the rings that handlers look keys up on
+	rings    []int    // virtual nodes of the rings that handlers look keys up on
+	learner  *learner // nil: pods are not asked for their models
 	logger   *zap.Logger
 	emit     func(event string, data map[string]any) // to Caddy's event handlers
 }
@@ -33,7 +35,7 @@ type settings struct {
 // settings reads them from the handler's effective configuration.
 func (h *Handler) settings() settings {
 	e := h.effective
-	return settings{
+	s := settings{
 		pods: podsOf(e),
 		health: health.Settings{
 			Interval:  time.Duration(*e.Health.Interval),
@@ -57,6 +59,10 @@ func (h *Handler) settings() settings {
 		logger:   h.logger,
 		emit:     h.emit,
 	}
+	if m := e.LearnModels; *m.Enabled {
+		s.learner = &learner{prober: s.prober, path: m.Path, interval: time.Duration(*m.Interval)}
+	}
+	return s
 }
 
 // capacityOf is how large a configuration takes the caches of its pods for.
@@ -75,10 +81,13 @@ func podsOf(e *config.Balancer) []fleet.Pod {
 			continue // refused by Validate before
 		}
 		p := fleet.Pod{
-			ID: m.ID, URL: m.URL, Node: m.Node, Zone: m.Zone,
+			ID: m.ID, URL: m.URL, Node: m.Node, Zone: m.Zone, Models: m.Models,
 			Draining: *m.Draining,
 			Down:     m.Healthy != nil && !*m.Healthy,
 			Data:     newTarget(address.Scheme, address.HostPort(), peerOf(&m, address.Host)),
+		}
+		if s, err := selection.ParseStrategy(m.Strategy); err == nil {
+			p.Strategy, p.HasStrategy = s, true
 		}
 		if m.MaxConns != nil {
 			p.MaxConns, p.Limited = *m.MaxConns, true

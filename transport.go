@@ -163,6 +163,9 @@ func (t *podTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 		stripOwnHeaders(resp.Trailer) // names that were announced; values come with the end
 		resp.Body = &legBody{ReadCloser: resp.Body, leg: l, resp: resp}
 		l.listen(resp)
+		if l.rename != nil {
+			l.rename.apply(resp)
+		}
 	}
 	return resp, nil
 }

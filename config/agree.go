@@ -8,7 +8,7 @@ import (
 
 // Agree checks that two places that share a balancer's state, because they give
 // it the same name, say the same about that state: pods, health, block_size,
-// max_token_bytes, cache_registry and sessions. The error is a [*Problem] that
+// max_token_bytes, cache_registry, sessions and learn_models. The error is a [*Problem] that
 // names the first key on which they differ.
 func Agree(a, b *Balancer) error {
 	ea, eb := a.Defaults(), b.Defaults()
@@ -20,7 +20,7 @@ func Agree(a, b *Balancer) error {
 		p.Message += fmt.Sprintf(" of balancer %q", ea.Name)
 		return p
 	}
-	shared := map[string]bool{"block_size": true, "max_token_bytes": true, "health": true, "cache_registry": true, "sessions": true}
+	shared := map[string]bool{"block_size": true, "max_token_bytes": true, "health": true, "cache_registry": true, "sessions": true, "learn_models": true}
 	if key, va, vb := difference(ea, eb, "", shared); key != "" {
 		return &Problem{Path: key, Message: fmt.Sprintf("%v here, %v in another place of balancer %q", va, vb, ea.Name)}
 	}

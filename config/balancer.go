@@ -11,14 +11,18 @@ import "encoding/json"
 // as config.yaml has them, with a dot where the key lives in a section of its own.
 type Balancer struct {
 	// The name of the balancer. The same name in two places is the same state:
-	// pods, health, block_size, max_token_bytes, cache_registry and sessions must
-	// then agree. 1 to 128 visible ASCII characters. Default: "default".
+	// pods, health, block_size, max_token_bytes, cache_registry, sessions and
+	// learn_models must then agree. 1 to 128 visible ASCII characters. Default: "default".
 	Name string `json:"name,omitempty" yaml:"gateway.name"`
 
 	// How a pod is chosen: cacheAware, expectedTTFT, sessionAffinity, prefix,
 	// leastLoaded, roundRobin, random or powerOfTwo.
 	// Default: expectedTTFT; in config.yaml cacheAware.
 	Strategy string `json:"strategy,omitempty" yaml:"gateway.strategy"`
+
+	// What becomes of a request for a model that no pod serves, where pods name
+	// their models: reject (404) or pass (to any pod). Default: reject.
+	UnknownModel string `json:"unknown_model,omitempty" yaml:"gateway.unknownModel"`
 
 	// What breaks equal scores: prompt (a fixed function of prompt and pod id)
 	// or podId (the plain order of the ids). Default: prompt.
@@ -78,6 +82,13 @@ type Balancer struct {
 	// The constants of the strategy expectedTTFT. Its defaults suit every engine;
 	// they are for experiments.
 	ExpectedTTFT *ExpectedTTFT `json:"expected_ttft,omitempty" yaml:"expectedTTFT"`
+
+	// The models that are served otherwise than the rest, by the names that engines
+	// have for them.
+	Models map[string]*Model `json:"models,omitempty" yaml:"models"`
+
+	// Asking pods which models they serve.
+	LearnModels *LearnModels `json:"learn_models,omitempty" yaml:"learnModels"`
 
 	// The ring of hashes of the strategies sessionAffinity and prefix.
 	Hashing *Hashing `json:"hashing,omitempty" yaml:"hashing"`
@@ -325,6 +336,15 @@ type Pod struct {
 
 	// The most requests that the pod may have at once. Default: no limit.
 	MaxConns *int `json:"max_conns,omitempty" yaml:"maxConns"`
+
+	// The models that the pod serves, adapters included. Default: any, unless
+	// learn_models is on.
+	Models []string `json:"models,omitempty" yaml:"models"`
+
+	// How requests for these models are routed if the section models says nothing
+	// of it. Of several pods that serve a model the first counts. Default: the
+	// strategy of the balancer.
+	Strategy string `json:"strategy,omitempty" yaml:"strategy"`
 
 	// Roles that the pod has besides the one under which it is listed.
 	Capabilities *Capabilities `json:"capabilities,omitempty" yaml:"capabilities"`

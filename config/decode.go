@@ -133,6 +133,17 @@ func (d *decoder) value(n *yaml.Node, f Field, at position) {
 				*ptr = append(*ptr, raw)
 			}
 		})
+	case *map[string]*Model:
+		*ptr = map[string]*Model{}
+		for _, p := range d.pairs(n, at.key) {
+			at, value := at.field(p.key.Value, p.key.Value), deref(p.value)
+			d.places[at.path] = Place{File: d.file, Line: p.key.Line, Key: at.key}
+			m := new(Model)
+			if !isNull(value) {
+				d.mapping(value, Fields(m), at)
+			}
+			(*ptr)[p.key.Value] = m
+		}
 	case *[]Pod:
 		d.list(n, at, func(n *yaml.Node, at position) {
 			*ptr = append(*ptr, Pod{})

@@ -48,6 +48,10 @@ const (
 	DefaultReplicas    = 2
 	DefaultTau         = Duration(20 * time.Second)
 
+	DefaultUnknownModel = "reject"
+	DefaultModelsPath   = "/v1/models"
+	DefaultModelsPeriod = Duration(10 * time.Second)
+
 	DefaultLoadFactor   = 1.25
 	DefaultVirtualNodes = 160
 
@@ -85,7 +89,7 @@ func (b *Balancer) Defaults() *Balancer {
 		d := *b.Dispatch
 		e.Dispatch = &d
 	}
-	e.Normalize()
+	e.normalize()
 	fillString(&e.Name, DefaultName)
 	fillString(&e.Strategy, DefaultStrategy)
 	fillString(&e.TieBreak, DefaultTieBreak)
@@ -103,6 +107,9 @@ func (b *Balancer) Defaults() *Balancer {
 	e.CacheRegistry = e.CacheRegistry.defaults()
 	e.Sessions = e.Sessions.defaults()
 	e.ExpectedTTFT = e.ExpectedTTFT.defaults()
+	fillString(&e.UnknownModel, DefaultUnknownModel)
+	e.Models = defaultModels(e.Models, e.Weights)
+	e.LearnModels = e.LearnModels.defaults()
 	e.Hashing = e.Hashing.defaults()
 	e.EngineMetrics = e.EngineMetrics.defaults()
 	if b.Single != nil {
@@ -231,6 +238,7 @@ func effectivePods(pods []Pod) []Pod {
 	out := make([]Pod, len(pods))
 	for i, p := range pods {
 		fill(&p.Draining, false)
+		p.Strategy = canonical(strategies, p.Strategy)
 		if a, err := ParseURL(p.URL); err == nil {
 			p.URL = a.String()
 			fillString(&p.Node, a.Host)

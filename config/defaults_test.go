@@ -22,14 +22,14 @@ upstreams:
 `)
 	before := marshal(t, said)
 	effective := said.Defaults()
-	const want = `{"name":"default","strategy":"cacheAware","tie_break":"prompt","mode":"single","block_size":16,"max_token_bytes":16,` +
+	const want = `{"name":"default","strategy":"cacheAware","unknown_model":"reject","tie_break":"prompt","mode":"single","block_size":16,"max_token_bytes":16,` +
 		`"max_body_bytes":67108864,"body_memory_bytes":1073741824,` +
 		`"weights":{"single":{"cache":0.6,"load":0.3,"sticky":0.1,"locality":0},"prefill":{"cache":0.65,"load":0.25,"sticky":0.1,"locality":0},"decode":{"cache":0.1,"load":0.55,"sticky":0.1,"locality":0.25}},` +
 		`"response_headers":true,"log_trace":false,"retries":1,"retry_budget":0.1,` +
 		`"health":{"endpoint":"/health","interval":2000000000,"timeout":500000000,"healthy_threshold":2,"unhealthy_threshold":3,"passive":{"failures":0,"window":10000000000}},` +
 		`"cache_registry":{"enabled":true,"max_pods":256,"shards_count":256,"stale_ttl":0,"max_blocks":1000000,"blocks_per_pod":0},` +
 		`"sessions":{"idle_ttl":1800000000000,"max":100000},` +
-		`"expected_ttft":{"prefill_rate":2000,"gamma":0.5,"theta":0.01,"eta":0.7,"replicas":2,"tau":20000000000},"hashing":{"load_factor":1.25,"virtual_nodes":160},"engine_metrics":{"enabled":false,"path":"/metrics","interval":2000000000},` +
+		`"expected_ttft":{"prefill_rate":2000,"gamma":0.5,"theta":0.01,"eta":0.7,"replicas":2,"tau":20000000000},"learn_models":{"enabled":false,"path":"/v1/models","interval":10000000000},"hashing":{"load_factor":1.25,"virtual_nodes":160},"engine_metrics":{"enabled":false,"path":"/metrics","interval":2000000000},` +
 		`"single":{"pods":[{"id":"a","url":"https://engine-a:443","draining":false,"node":"engine-a"}]},` +
 		`"dispatch":{"connector":"nixl","prefill_timeout":0,"on_prefill_failure":"fail","min_uncached_tokens":0,"adaptive":false,` +
 		`"prefill":{"pods":[{"id":"p","url":"http://[fe80::1]:8000","draining":false,"node":"rack-1"}]},` +
@@ -71,6 +71,7 @@ health: {endpoint: /up, intervalMs: 1, timeoutMs: 2, healthyThreshold: 3, unheal
 cacheRegistry: {enabled: false, maxPods: 9, shardsCount: 10, staleTtlMs: 11, maxBlocks: 12, blocksPerPod: -1}
 expectedTTFT: {prefillRate: 18, gamma: 0, theta: 0, eta: 0, replicas: 19, tauMs: 20}
 hashing: {loadFactor: 2, virtualNodes: 21}
+learnModels: {enabled: true, path: /x, intervalMs: 22}
 sessions: {idleTtlMs: 13, max: 14}
 engineMetrics: {enabled: false, path: /m, intervalMs: 15}
 upstreams:
@@ -79,7 +80,7 @@ upstreams:
     prefillTimeoutMs: 16
     onPrefillFailure: decodeOnly
     minUncachedTokens: 0
-    prefill: {pods: [{id: p, url: "http://p:81", healthy: false, draining: true, maxConns: 17, capabilities: {decode: true}, node: x, zone: z}]}
+    prefill: {pods: [{id: p, url: "http://p:81", healthy: false, draining: true, maxConns: 17, models: [m], strategy: prefix, capabilities: {decode: true}, node: x, zone: z}]}
 `)
 	effective := said.Defaults()
 	if missing := lost(reflect.ValueOf(said).Elem(), reflect.ValueOf(effective).Elem(), ""); len(missing) > 0 {

@@ -32,6 +32,7 @@ var (
 	}
 	tieBreaks       = []name{{"prompt", "prompt"}, {"podId", "pod_id"}}
 	modes           = []name{{"single", "single"}, {"dispatch", "dispatch"}}
+	unknownModels   = []name{{"reject", "reject"}, {"pass", "pass"}}
 	prefillFailures = []name{{"fail", "fail"}, {"decodeOnly", "decode_only"}}
 )
 
@@ -78,8 +79,15 @@ func CanonicalStrategy(s string) string { return canonical(strategies, s) }
 // Load and the Caddyfile's parser call it, so that an adapted configuration looks
 // the same from either.
 func (b *Balancer) Normalize() {
+	b.normalize()
+	b.normalizeModels()
+}
+
+// normalize does it for what is the balancer's own, not shared with copies.
+func (b *Balancer) normalize() {
 	b.Strategy = canonical(strategies, b.Strategy)
 	b.TieBreak = canonical(tieBreaks, b.TieBreak)
+	b.UnknownModel = canonical(unknownModels, b.UnknownModel)
 	if d := b.Dispatch; d != nil {
 		d.Connector = canonical(connectors, d.Connector)
 		d.OnPrefillFailure = canonical(prefillFailures, d.OnPrefillFailure)

@@ -59,6 +59,9 @@ var allYAMLKeys = sync.OnceValue(func() []string {
 // name, if it is the only one.
 func elsewhere(name string) (path string, ok bool) {
 	for _, key := range allYAMLKeys() {
+		if strings.Contains(key, ".pods.") {
+			continue // there are three lists of pods
+		}
 		if key == name || strings.HasSuffix(key, "."+name) {
 			if ok {
 				return "", false

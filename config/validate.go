@@ -32,6 +32,7 @@ func (b *Balancer) Validate() error {
 	c.modes(b)
 	c.pods(b)
 	c.sources(b)
+	c.models(b)
 	if len(c.problems) > 0 {
 		return c.problems
 	}

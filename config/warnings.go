@@ -26,6 +26,7 @@ func (b *Balancer) Warnings() Problems {
 	}
 	c.bodyMemory(b)
 	c.withoutPrefill(b)
+	c.unserved(b)
 	seen := map[string]string{}
 	for _, m := range b.Members() {
 		c.uselessCapabilities(b, &m)

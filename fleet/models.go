@@ -26,6 +26,8 @@ type Service struct {
 	// Roles are those in which some pod serves the model, up or not. No pod does
 	// if there are none.
 	Roles RoleSet
+	// Named says whether any pod names its models: if not, models choose no pods.
+	Named bool
 	// Strategy is the one that the model's pods ask for, if HasStrategy.
 	Strategy    selection.Strategy
 	HasStrategy bool
@@ -37,7 +39,7 @@ func (f *Fleet) Serves(name []byte) Service {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	other := f.models.others(name)
-	var s Service
+	s := Service{Named: len(f.models.byName) > 0}
 	for r := range f.role {
 		if !f.role[r].AndNot(other).Empty() {
 			s.Roles = s.Roles.With(Role(r))

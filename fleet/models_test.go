@@ -119,9 +119,9 @@ func TestModelsByRole(t *testing.T) {
 		model string
 		want  Service
 	}{
-		{"m", Service{RoleSet(0).With(Single).With(Prefill), selection.Prefix, true}},
-		{"d", Service{RoleSet(0).With(Prefill).With(Decode), selection.SessionAffinity, true}},
-		{"x", Service{}},
+		{"m", Service{RoleSet(0).With(Single).With(Prefill), true, selection.Prefix, true}},
+		{"d", Service{RoleSet(0).With(Prefill).With(Decode), true, selection.SessionAffinity, true}},
+		{"x", Service{Named: true}},
 	} {
 		if got := f.Serves([]byte(tt.model)); got != tt.want {
 			t.Errorf("%s: %+v, want %+v", tt.model, got, tt.want)

@@ -152,3 +152,25 @@ func TestPrefixMember(t *testing.T) {
 		}
 	}
 }
+
+// TestRename: a request for an alias is the request for the model.
+func TestRename(t *testing.T) {
+	for _, body := range []string{
+		`{"model":%,"messages":[{"role":"user","content":"a"}],"cache_salt":"s","reasoning_effort":"low"}`,
+		`{"model":%,"prompt":[1,2,3]}`,
+		`{"model":%}`,
+	} {
+		var a, b Request
+		for _, api := range []API{Chat, Completions} {
+			a.Parse(api, []byte(strings.Replace(body, "%", `"alias"`, 1)))
+			b.Parse(api, []byte(strings.Replace(body, "%", `"model"`, 1)))
+			if a.OK && a.Seed == b.Seed {
+				t.Errorf("%s: two models with one seed", body)
+			}
+			a.Rename([]byte("model"))
+			if a.Seed != b.Seed || string(a.Model) != "model" {
+				t.Errorf("%s: seed %x of model %q, want %x", body, a.Seed, a.Model, b.Seed)
+			}
+		}
+	}
+}

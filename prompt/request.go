@@ -109,11 +109,24 @@ func (r *Request) Parse(api API, body []byte) {
 	}
 	r.Prompts, r.TokenIDs = s.prompts, s.ids
 	r.Generates = api.generates() && r.N == 1 && r.Prompts == 1 && !s.stored()
+	r.seed()
+}
+
+func (r *Request) seed() {
 	var kind []byte
 	if r.TokenIDs > 0 {
 		kind = idsKind
 	}
-	r.Seed = chain.Seed(r.Model, r.CacheSalt, s.bytes(s.namespace), kind)
+	r.Seed = chain.Seed(r.Model, r.CacheSalt, r.scan.bytes(r.scan.namespace), kind)
+}
+
+// Rename makes the request one for the model of that name: the engines' name for
+// the alias that it was parsed with. Both then share their prompts.
+func (r *Request) Rename(model []byte) {
+	r.Model = model
+	if r.OK {
+		r.seed()
+	}
 }
 
 // idsKind keeps token ids apart from a text that spells them.

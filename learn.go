@@ -1,0 +1,127 @@
+package calinix
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/calinix/caddy-calinix/fleet"
+)
+
+// learner asks pods which models they serve. It uses the transport and the headers
+// of probes.
+type learner struct {
+	prober   *prober
+	path     string
+	interval time.Duration
+}
+
+// learnTimeout bounds one question: engines answer it from memory.
+const learnTimeout = 2 * time.Second
+
+// learn asks the pods for their models as the newest configuration says, at its
+// start, when pods have changed, and once in an interval.
+func (b *balancer) learn(ctx context.Context) {
+	for {
+		b.mu.Lock()
+		l := b.newest.learner
+		b.mu.Unlock()
+		interval := time.Duration(math.MaxInt64) // until something changes
+		if l != nil {
+			b.askModels(ctx, l)
+			interval = l.interval
+		}
+		timer := time.NewTimer(interval)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-b.changed:
+			timer.Stop()
+		case <-timer.C:
+		}
+	}
+}
+
+// askAgain makes learn ask without waiting for the interval to end.
+func (b *balancer) askAgain() {
+	select {
+	case b.changed <- struct{}{}:
+	default: // it will anyway
+	}
+}
+
+// askModels asks every pod that is up and for which the configuration names no
+// models. One that does not answer keeps those that it last had.
+func (b *balancer) askModels(ctx context.Context, l *learner) {
+	places := make(chan struct{}, listAtOnce)
+	var wait sync.WaitGroup
+	for _, s := range b.fleet.Snapshot() {
+		if s.Declared || !s.Up {
+			continue
+		}
+		wait.Go(func() {
+			places <- struct{}{}
+			defer func() { <-places }()
+			names, err := l.ask(ctx, s.URL)
+			if err != nil {
+				b.unlearnt(s, err)
+				return
+			}
+			b.fleet.SetModels(s.Ref, names)
+		})
+	}
+	wait.Wait()
+}
+
+// unlearnt says that a pod did not tell its models.
+func (b *balancer) unlearnt(s fleet.Status, err error) {
+	b.mu.Lock()
+	logger := b.newest.logger
+	b.mu.Unlock()
+	if c := logger.Check(zap.DebugLevel, "pod did not tell its models"); c != nil {
+		c.Write(zap.String("balancer", b.name), zap.String("pod", s.ID), zap.Error(err))
+	}
+}
+
+// ask asks one pod.
+func (l *learner) ask(ctx context.Context, url string) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, learnTimeout)
+	defer cancel()
+	header, err := l.prober.header()
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+l.path, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	req.Header = header
+	if host := header.Get("Host"); host != "" {
+		req.Host = host
+	}
+	resp, err := l.prober.transport.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxModelList))
+	if err != nil {
+		return nil, err
+	}
+	items, ok := parseModels(body)
+	if resp.StatusCode != http.StatusOK || !ok {
+		return nil, fmt.Errorf("status %d, want a list of models", resp.StatusCode)
+	}
+	names := make([]string, len(items))
+	for i, m := range items {
+		names[i] = m.id
+	}
+	return names, nil
+}
