@@ -89,19 +89,17 @@ func (x *exchange) chooseModel() *apiError {
 		x.rules = route.rules
 	}
 	service := x.h.state.fleet.Serves(req.Model)
-	if service.Roles == 0 && x.h.passUnknown {
-		return nil // to any pod
-	}
-	if service.Roles == 0 {
-		return unknownModel(string(req.Model))
-	}
-	if service.Named {
+	switch {
+	case !service.Named: // any pod will do
+	case service.Roles != 0:
 		x.model = bytes.Clone(req.Model) // for longer than the request is kept
+		x.route.mode = x.h.modeOf(x.route.mode, service.Roles)
+	case !x.h.passUnknown:
+		return unknownModel(string(req.Model))
 	}
 	if service.HasStrategy && (route == nil || !route.own) {
 		x.rules = x.rules.with(service.Strategy)
 	}
-	x.route.mode = x.h.modeOf(x.route.mode, service.Roles)
 	if route != nil && route.running != nil {
 		if n := route.running.Add(1); n > route.maxConns {
 			route.running.Add(-1)
