@@ -2,8 +2,10 @@ package calinix_test
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -243,17 +245,19 @@ func TestHashingPolicy(t *testing.T) {
 		cl := c.Client(t, testcaddy.H1)
 		spread := map[string]int{}
 		for k := range 20 {
-			home := ""
-			for turn := range 3 {
+			at := map[string]int{}
+			for turn := range 9 {
 				a := cl.Post(t, chatPath, fmt.Sprintf(`{"session_id":"s%d","prefix":"p%d","messages":[{"role":"user","content":"turn %d"}]}`, k, k, turn))
 				if a.Status != 200 {
 					t.Fatal(a)
 				}
-				if strategy != "power_of_two" && home != "" && a.Pod() != home {
-					t.Errorf("%s: key %d at %s, before at %s", strategy, k, a.Pod(), home)
-				}
-				home = a.Pod()
-				spread[home]++
+				at[a.Pod()]++
+				spread[a.Pod()]++
+			}
+			// A policy learns of a request's end a moment after the client: until
+			// then its pod is at the bound.
+			if most := slices.Max(slices.Collect(maps.Values(at))); strategy != "power_of_two" && most < 6 {
+				t.Errorf("%s: key %d at %v", strategy, k, at)
 			}
 		}
 		if len(spread) < 4 {
