@@ -221,42 +221,39 @@ func text(name string, words int) string {
 // earlier ones, which says so; a killed engine loses its credit.
 func TestFollowUps(t *testing.T) {
 	f := newFleet(t, "interval 100ms\ntimeout 20s\nunhealthy_threshold 2\nhealthy_threshold 2")
-	const chats, turns = 4, 3
-	all := make([]chat, chats)
+	const fewest, most, turns = 4, 20, 3
+	var all []chat
 	var cold, warm time.Duration
 	homes := map[string]int{}
-	for n := range turns {
+	for len(all) < fewest || len(homes) < 2 { // idle engines share new chats by a hash
+		if len(all) == most {
+			t.Fatalf("%d chats with nothing in common are at %v", most, homes)
+		}
+		var c chat
+		s := f.say(t, &c, text(fmt.Sprint("chat", len(all)), 150))
+		if s.cached > s.prompt/10 {
+			t.Errorf("of a new chat the engine has found %d of %d tokens", s.cached, s.prompt)
+		}
+		c.home = s.pod
+		homes[s.pod]++
+		cold += s.first
+		all = append(all, c)
+	}
+	for n := 1; n < turns; n++ {
 		for k := range all {
 			c := &all[k]
-			before := 0
-			if n > 0 {
-				before = len(c.messages)
-			}
-			words := 150
-			if n > 0 {
-				words = 6
-			}
-			s := f.say(t, c, text(fmt.Sprintf("chat%d.%d", k, n), words))
+			s := f.say(t, c, text(fmt.Sprintf("chat%d.%d", k, n), 6))
 			switch {
-			case n == 0:
-				c.home = s.pod
-				homes[s.pod]++
-				cold += s.first
 			case s.pod != c.home:
 				t.Errorf("chat %d, turn %d is at %s, the first was at %s", k, n, s.pod, c.home)
 			case float64(s.cached) < 0.9*float64(s.prompt):
-				t.Errorf("chat %d, turn %d after %d messages: the engine has found %d of %d tokens", k, n, before, s.cached, s.prompt)
-			default:
-				warm += s.first
+				t.Errorf("chat %d, turn %d: the engine has found %d of %d tokens", k, n, s.cached, s.prompt)
 			}
+			warm += s.first
 		}
 	}
-	ratio := warm.Seconds() / (turns - 1) / cold.Seconds()
-	t.Logf("first turns at %v; mean time to the first byte %v, of later turns %v: ratio %.3f",
-		homes, cold/chats, warm/chats/(turns-1), ratio)
-	if len(homes) != 2 {
-		t.Errorf("idle engines share %d chats like %v", chats, homes)
-	}
+	first, later := cold/time.Duration(len(all)), warm/time.Duration(len(all)*(turns-1))
+	t.Logf("first turns at %v; mean time to their first byte %v, of later turns %v: ratio %.3f", homes, first, later, later.Seconds()/first.Seconds())
 
 	// The engine of the first chat is killed.
 	c := &all[0]
@@ -285,7 +282,7 @@ func TestUnseenRestart(t *testing.T) {
 	all := make([]chat, chats)
 	homes := map[string]int{}
 	for k := range all {
-		all[k].home = f.say(t, &all[k], text(fmt.Sprint("chat", k), 40)).pod
+		all[k].home = f.say(t, &all[k], text(fmt.Sprint("chat", k), 200)).pod
 		homes[all[k].home]++
 	}
 	victim := "a"
@@ -308,6 +305,9 @@ func TestUnseenRestart(t *testing.T) {
 		told++
 		if p := f.pod(t, victim); p.Stale {
 			t.Logf("stale after %d answers, %d of %d blocks are left", told, p.Blocks, before)
+			if p.Blocks > before*2/3 {
+				t.Error("its entries are not halved")
+			}
 			return
 		}
 		if s.pod == victim && s.cached > s.prompt/2 {
