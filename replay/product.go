@@ -19,6 +19,12 @@ type Constants struct {
 	Capacity float64
 }
 
+// The product's defaults of its ring.
+const (
+	ringNodes = 160
+	ringBound = 1.25
+)
+
 // Strategy returns the policy that is this product with a strategy.
 func Strategy(name string, s selection.Strategy, c Constants) Policy {
 	return Policy{
@@ -44,12 +50,16 @@ func newProduct(s *sim, strategy selection.Strategy, c Constants) router {
 		index:  index.New(index.Options{}),
 		leases: make([]fleet.Lease, len(s.jobs)),
 		chains: make([]blocks, len(s.jobs)),
-		ask:    fleet.Ask{Strategy: strategy, Weights: selection.SingleWeights(), TTFT: c.TTFT, HasKey: true},
-		each:   s.Trace.BlockTokens,
+		ask: fleet.Ask{
+			Strategy: strategy, Weights: selection.SingleWeights(), TTFT: c.TTFT, HasKey: true,
+			HasHash: true, VirtualNodes: ringNodes, LoadFactor: ringBound,
+		},
+		each: s.Trace.BlockTokens,
 	}
 	p.fleet = fleet.New(fleet.Options{
 		Index: p.index, Sessions: fleet.Sessions{TTL: 30 * time.Minute, Max: 100_000}, Seed: s.Seed + 1,
 	})
+	p.fleet.SetRings(ringNodes)
 	pods := make([]fleet.Pod, s.Pods)
 	for i := range pods {
 		pods[i] = fleet.Pod{ID: "pod-" + strconv.Itoa(i), Roles: fleet.RoleSet(0).With(fleet.Single)}
@@ -82,6 +92,10 @@ func (p *product) route(j *job, now float64) int {
 	a.Chain, a.Tokens = c, j.Input
 	a.Key = j.hashes[len(j.hashes)-1] ^ uint64(j.Input)
 	a.Session = mix(uint64(j.Session)) | 1
+	a.Hash = a.Session
+	if a.Strategy == selection.Prefix {
+		a.Hash = j.hashes[0]
+	}
 	if err := p.fleet.Begin(moment(now), &a, l); err != nil {
 		panic(err) // pods without a limit that are always up
 	}
