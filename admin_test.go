@@ -26,8 +26,8 @@ type podEntry struct {
 	Blocks   int      `json:"blocks"`
 	Node     string   `json:"node"`
 	Zone     string   `json:"zone"`
-	Room     *int     `json:"room"`
-	Tokens   *int64   `json:"cacheTokens"`
+	Room     int      `json:"room"`
+	Tokens   int64    `json:"cacheTokens"`
 	Stale    bool     `json:"stale"`
 	Models   []string `json:"models"`
 	Health   string   `json:"health"`
@@ -144,7 +144,7 @@ func TestAdminPods(t *testing.T) {
 	room, tokens := 460800/4, int64(460800)
 	for k := range want {
 		want[k].Balancer = s.balancer
-		want[k].Room, want[k].Tokens = &room, &tokens
+		want[k].Room, want[k].Tokens = room, tokens
 	}
 	show := func(v any) string { out, _ := json.Marshal(v); return string(out) }
 	if got := entries(t, s.Caddy, ""); show(got) != show(want) {
