@@ -47,6 +47,12 @@ func PlainBinary(tb testing.TB) string {
 	return plain.get(tb, false)
 }
 
+// Build is PlainBinary for programs that are no tests.
+func Build() (path string, err error) {
+	plain.once.Do(func() { plain.path, plain.err = build(false) })
+	return plain.path, plain.err
+}
+
 func (b *built) get(tb testing.TB, withRace bool) string {
 	tb.Helper()
 	b.once.Do(func() { b.path, b.err = build(withRace) })

@@ -1,0 +1,363 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/calinix/caddy-calinix/internal/testcaddy"
+)
+
+// answer is what a client saw.
+type answer struct {
+	began, ended time.Time
+	first        time.Duration // until the headers
+	status       int           // 0 without an answer
+	whole        bool          // it came to its declared end
+	madeUp       bool          // an end that the pod has not sent
+	left         bool          // the client did
+	err          error
+}
+
+// entry is a request's line in the access log.
+type entry struct {
+	status    int
+	outcome   string
+	mode      string
+	atPrefill bool // it has ended with its prefill leg
+}
+
+// code is the value of the metric's label code.
+func (e entry) code() string {
+	switch e.outcome {
+	case "client_gone":
+		return "499"
+	case "cut":
+		return "cut"
+	}
+	return strconv.Itoa(e.status)
+}
+
+// generation is one that a pod began.
+type generation struct {
+	pod    *pod
+	at     time.Time
+	reused bool // on a connection that had been used
+}
+
+// record is all that is known of a request.
+type record struct {
+	mode, protocol string
+	answer         *answer
+	entries        []entry
+	generations    []generation
+}
+
+// checker gathers what was seen and says what did not hold.
+type checker struct {
+	sent atomic.Int64
+	held atomic.Int64 // not sent, for the crowd was too large
+
+	mu         sync.Mutex
+	records    map[string]*record
+	sends      map[string]int // by mode
+	violations []string
+	figures    figures
+	loads      []time.Time
+}
+
+// figures are for the report.
+type figures struct {
+	clients     map[string]int // what they saw
+	outcomes    map[string]int // of the access log
+	protocols   map[string]int
+	firsts      []time.Duration
+	took        []time.Duration
+	unaccepted  int // ended by a reload before the handler saw them
+	twice       int // generations begun a second time, as the rule allows
+	retries     map[string]float64
+	worstBudget float64 // retries of a window as a share of its requests
+	goroutines  float64 // the most
+	resident    float64
+	blocks      float64
+	bodies      float64
+	scrapes     int
+}
+
+// most violations are told of.
+const most = 50
+
+func (c *checker) violate(format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.violateLocked(format, args...)
+}
+
+func (c *checker) violateLocked(format string, args ...any) {
+	if len(c.violations) < most {
+		c.violations = append(c.violations, fmt.Sprintf(format, args...))
+	}
+}
+
+// of returns the record of a request. Guarded by mu.
+func (c *checker) of(id string) *record {
+	if c.records == nil {
+		c.records, c.sends = map[string]*record{}, map[string]int{}
+	}
+	r := c.records[id]
+	if r == nil {
+		r = new(record)
+		c.records[id] = r
+	}
+	return r
+}
+
+func (c *checker) begin(r *request) {
+	c.sent.Add(1)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	rec := c.of(r.id)
+	rec.mode, rec.protocol = r.mode, r.protocol
+	c.sends[r.mode]++
+}
+
+func (c *checker) end(r *request, a answer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.of(r.id).answer = &a
+}
+
+func (c *checker) log(id string, e entry) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	rec := c.of(id)
+	rec.entries = append(rec.entries, e)
+}
+
+func (c *checker) generation(id string, g generation) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	rec := c.of(id)
+	rec.generations = append(rec.generations, g)
+}
+
+// compare says whether the process takes more at the end than when it was warm.
+func (c *checker) compare(before, after measured) {
+	if after.goroutines > before.goroutines*5/4+50 {
+		c.violate("goroutines have grown from %d to %d", before.goroutines, after.goroutines)
+	}
+	if after.heap > before.heap*5/4+8<<20 {
+		c.violate("the heap has grown from %.1f to %.1f MiB", mib(before.heap), mib(after.heap))
+	}
+	if after.resident > before.resident*3/2+32<<20 {
+		c.violate("resident memory has grown from %.1f to %.1f MiB", mib(before.resident), mib(after.resident))
+	}
+}
+
+// account checks every request, and the counters against them.
+func (c *checker) account(last testcaddy.Metrics) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f := &c.figures
+	f.clients, f.outcomes, f.protocols, f.retries = map[string]int{}, map[string]int{}, map[string]int{}, map[string]float64{}
+	want := map[string]map[string]float64{"single": {}, "dispatch": {}}
+	for id, r := range c.records {
+		if r.answer == nil {
+			c.violateLocked("%s: the pods or the log know a request that no client has ended", id)
+			continue
+		}
+		c.request(id, r)
+		for _, e := range r.entries {
+			f.outcomes[e.outcome]++
+			if !e.atPrefill {
+				want[r.mode][e.code()]++
+			}
+		}
+	}
+	for balancer, codes := range want {
+		for reason, code := range map[string]string{"unreachable": "502", "lost_sending": "502", "refused_5xx": "503"} {
+			n := last.Get("calinix_retries_total", "balancer", balancer, "reason", reason)
+			codes[code] += n
+			f.retries[reason] += n
+		}
+		if n := last.Sum("calinix_retries_total", "balancer", balancer); n != last.Get("calinix_retries_total", "balancer", balancer, "reason", "unreachable")+
+			last.Get("calinix_retries_total", "balancer", balancer, "reason", "lost_sending")+last.Get("calinix_retries_total", "balancer", balancer, "reason", "refused_5xx") {
+			c.violateLocked("%s: retries for reasons for which there are none", balancer)
+		}
+		for _, code := range slices.Sorted(maps.Keys(codes)) {
+			counted := last.Sum("calinix_requests_total", "balancer", balancer, "role", "single", "code", code) +
+				last.Sum("calinix_requests_total", "balancer", balancer, "role", "decode", "code", code) +
+				last.Sum("calinix_requests_total", "balancer", balancer, "role", "prefill", "pod", "", "code", code)
+			if counted != codes[code] {
+				c.violateLocked("%s: calinix_requests_total has %v with code %s, clients and retries make %v", balancer, counted, code, codes[code])
+			}
+		}
+		all := last.Sum("calinix_requests_total", "balancer", balancer, "role", "single") + last.Sum("calinix_requests_total", "balancer", balancer, "role", "decode") +
+			last.Sum("calinix_requests_total", "balancer", balancer, "role", "prefill", "pod", "")
+		sum := 0.0
+		for _, n := range codes {
+			sum += n
+		}
+		if all != sum {
+			c.violateLocked("%s: calinix_requests_total has %v in all, clients and retries make %v", balancer, all, sum)
+		}
+	}
+}
+
+// request checks one. Guarded by mu.
+func (c *checker) request(id string, r *record) {
+	f, a := &c.figures, r.answer
+	f.protocols[r.protocol]++
+	outcome := "none"
+	if len(r.entries) > 0 {
+		outcome = r.entries[0].outcome
+	}
+	told := fmt.Sprintf("%s %s over %s: status %d, whole %v, left %v, error %v, after %v; the log has %+v", id, r.mode, r.protocol, a.status, a.whole, a.left, a.err, a.ended.Sub(a.began).Round(time.Millisecond), r.entries)
+	if len(r.entries) > 1 {
+		c.violateLocked("it ended more than once: %s", told)
+	}
+	if a.ended.Sub(a.began) > patience-time.Second {
+		c.violateLocked("it hung: %s", told)
+	}
+	if a.madeUp {
+		c.violateLocked("an end was made up: %s", told)
+	}
+	switch {
+	case a.left:
+		f.clients["left"]++
+		// The log says whether that was before the end or after.
+		if len(r.entries) == 0 && a.status != 0 {
+			c.violateLocked("it is not in the log: %s", told)
+		}
+	case a.status == 0:
+		f.clients["no answer"]++
+		if len(r.entries) > 0 || !c.reloading(a.began, a.ended) {
+			c.violateLocked("it got no answer: %s", told)
+		}
+		f.unaccepted++
+	case a.whole && a.status < 400:
+		f.clients[strconv.Itoa(a.status)]++
+		f.firsts, f.took = append(f.firsts, a.first), append(f.took, a.ended.Sub(a.began))
+		if outcome != "answered" {
+			c.violateLocked("a whole answer: %s", told)
+		}
+	case a.whole:
+		f.clients[strconv.Itoa(a.status)]++
+		if len(r.entries) == 0 || r.entries[0].status != a.status || outcome == "answered" || outcome == "cut" {
+			c.violateLocked("a refusal: %s", told)
+		}
+	default:
+		f.clients["broken off"]++
+		if outcome != "cut" {
+			c.violateLocked("a broken answer: %s", told)
+		}
+	}
+	for k, g := range r.generations[:max(0, len(r.generations)-1)] {
+		// Only the end of a reused connection within 100 ms lets a request be
+		// sent once more; here it may be seen a little later.
+		next := r.generations[k+1].at
+		if !g.reused || !g.pod.brokeWithin(g.at.Add(-time.Second), g.at.Add(300*time.Millisecond)) || next.Sub(g.at) > time.Second {
+			c.violateLocked("two generations, at %s and %v later at %s: %s", g.pod.Name, next.Sub(g.at), r.generations[k+1].pod.Name, told)
+		}
+		f.twice++
+	}
+}
+
+// loading enters that a reload begins.
+func (c *checker) loading() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.loads = append(c.loads, time.Now())
+}
+
+// reloading reports whether a reload began shortly before the request ended.
+// Guarded by mu.
+func (c *checker) reloading(began, ended time.Time) bool {
+	return slices.ContainsFunc(c.loads, func(at time.Time) bool {
+		return at.After(began.Add(-5*time.Second)) && at.Before(ended)
+	})
+}
+
+// sample is a scrape's part of the budget.
+type sample struct {
+	at      time.Time
+	sends   int
+	retries float64
+}
+
+// watch looks at the metrics all the time.
+type watch struct {
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+}
+
+func startWatch(ctx context.Context, ca *caddy, c *checker) *watch {
+	ctx, cancel := context.WithCancel(ctx)
+	w := &watch{cancel: cancel}
+	w.done.Go(func() {
+		samples := map[string][]sample{}
+		for tick := time.NewTicker(time.Second); ; {
+			select {
+			case <-ctx.Done():
+				tick.Stop()
+				return
+			case <-tick.C:
+				m, err := ca.metrics(ctx)
+				if err != nil {
+					if ctx.Err() == nil {
+						c.violate("scraping: %v", err)
+					}
+					continue
+				}
+				c.look(m, samples)
+			}
+		}
+	})
+	return w
+}
+
+func (w *watch) stop() {
+	w.cancel()
+	w.done.Wait()
+}
+
+// look checks what must hold at any time.
+func (c *checker) look(m testcaddy.Metrics, samples map[string][]sample) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f, now := &c.figures, time.Now()
+	f.scrapes++
+	f.goroutines = max(f.goroutines, m.Get("go_goroutines"))
+	f.resident = max(f.resident, m.Get("process_resident_memory_bytes"))
+	f.bodies = max(f.bodies, m.Sum("calinix_body_bytes"))
+	for _, balancer := range []string{"single", "dispatch"} {
+		blocks := m.Sum("calinix_index_blocks", "balancer", balancer)
+		f.blocks = max(f.blocks, blocks)
+		if blocks > ceiling {
+			c.violateLocked("the index of %s has %v blocks, its ceiling is %d", balancer, blocks, ceiling)
+		}
+		all := append(samples[balancer], sample{now, c.sends[balancer], m.Sum("calinix_retries_total", "balancer", balancer)})
+		samples[balancer] = all
+		// The budget's window is ten seconds; requests are counted when they
+		// come, which the scrape before the window may not have seen yet.
+		last := all[len(all)-1]
+		for k, s := range all {
+			if now.Sub(s.at) > 10*time.Second {
+				continue
+			}
+			retries, requests := last.retries-s.retries, last.sends-all[max(0, k-2)].sends
+			if retries > max(3, 0.1*float64(requests))+1 {
+				c.violateLocked("%s: %v retries within %v, in which there were %d requests", balancer, retries, now.Sub(s.at), requests)
+			}
+			if now.Sub(s.at) > 9*time.Second && requests > 0 {
+				f.worstBudget = max(f.worstBudget, retries/float64(requests))
+			}
+			break
+		}
+	}
+}

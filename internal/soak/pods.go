@@ -1,0 +1,122 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/calinix/caddy-calinix/internal/fakepod"
+)
+
+// manner is what a pod does with requests at the moment.
+type manner int32
+
+const (
+	normal  manner = iota
+	slow           // answers late, and streams slowly
+	cutting        // breaks off in the middle of every third answer
+	losing         // takes every third request and breaks off before any answer
+	busy           // 503
+)
+
+// pod is a fake pod with a role.
+type pod struct {
+	*fakepod.Pod
+	role   string
+	manner atomic.Int32
+	served atomic.Int64
+	ill    bool // the script's
+
+	mu     sync.Mutex
+	faults []time.Time // when connections were broken, for duplicates
+}
+
+func (p *pod) broke() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.faults = append(p.faults, time.Now())
+}
+
+// brokeWithin reports whether a connection was broken between the times.
+func (p *pod) brokeWithin(from, to time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, at := range p.faults {
+		if at.After(from) && at.Before(to) {
+			return true
+		}
+	}
+	return false
+}
+
+type pods struct {
+	all []*pod
+}
+
+func startPods(s settings, c *checker) (*pods, error) {
+	ps := new(pods)
+	for _, role := range []struct {
+		name string
+		n    int
+	}{{"single", s.single}, {"prefill", s.prefill}, {"decode", s.decode}} {
+		for k := range role.n {
+			p := &pod{role: role.name}
+			f, err := fakepod.Start(fakepod.Options{Name: fmt.Sprintf("%s-%d", role.name, k+1), Keep: 32})
+			if err != nil {
+				ps.close()
+				return nil, err
+			}
+			p.Pod = f
+			f.Set(fakepod.Func(func(r fakepod.Request) fakepod.Reply { return p.reply(r, c) }))
+			ps.all = append(ps.all, p)
+		}
+	}
+	return ps, nil
+}
+
+func (ps *pods) close() {
+	for _, p := range ps.all {
+		p.Close()
+	}
+}
+
+func (ps *pods) of(role string) (list []*pod) {
+	for _, p := range ps.all {
+		if p.role == role {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// handover is what a prefill pod answers for the decode leg.
+var handover = json.RawMessage(`{"do_remote_prefill":true,"remote_block_ids":[[1,2,3]],"remote_engine_id":"soak"}`)
+
+// reply answers a request as the pod's manner is, and enters the generation that
+// begins with it.
+func (p *pod) reply(r fakepod.Request, c *checker) fakepod.Reply {
+	n := p.served.Add(1)
+	m := manner(p.manner.Load())
+	if m == busy {
+		return fakepod.Reply{Status: 503}
+	}
+	if p.role != "prefill" {
+		c.generation(r.Header.Get("X-Calinix-Request-Id"), generation{pod: p, at: time.Now(), reused: r.OnConn > 1})
+	}
+	reply := fakepod.Reply{Delay: 5 * time.Millisecond, Gap: 10 * time.Millisecond}
+	if p.role == "prefill" {
+		reply.KV = handover
+	}
+	switch {
+	case m == slow:
+		reply.Delay, reply.Gap = 400*time.Millisecond, 60*time.Millisecond
+	case m == cutting && n%3 == 0:
+		reply.Cut, reply.At = fakepod.Reset, fakepod.HalfBody
+	case m == losing && n%3 == 0:
+		p.broke()
+		reply.Delay, reply.Cut = 150*time.Millisecond, fakepod.Reset
+	}
+	return reply
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+)
+
+// report is the page.
+func report(s settings, took time.Duration, c *checker, sc *script, before, after, idle measured) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f := &c.figures
+	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	counts := func(m map[string]int) string {
+		var parts []string
+		for _, k := range slices.Sorted(maps.Keys(m)) {
+			parts = append(parts, fmt.Sprintf("%s %d", k, m[k]))
+		}
+		return strings.Join(parts, ", ")
+	}
+	line("# Soak\n")
+	line("%v, %d requests (%.0f/s), seed %d, %d single, %d prefill and %d decode pods, %s %s/%s with %d processors.\n",
+		took.Round(time.Second), c.sent.Load(), float64(c.sent.Load())/took.Seconds(), s.seed, s.single, s.prefill, s.decode,
+		runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
+	line("| | |\n|---|---|")
+	line("| not sent, since %d ran already | %d |", crowd, c.held.Load())
+	line("| faults | %s |", counts(sc.counts))
+	line("| reloads | %d |", sc.loads)
+	line("| clients over | %s |", counts(f.protocols))
+	line("| clients saw | %s |", counts(f.clients))
+	line("| outcomes in the access log | %s |", counts(f.outcomes))
+	line("| of these, ended by a reload before the handler saw them | %d |", f.unaccepted)
+	line("| until the headers, p50 and p99 | %v, %v |", quantile(f.firsts, 0.5), quantile(f.firsts, 0.99))
+	line("| until the end, p50 and p99 | %v, %v |", quantile(f.took, 0.5), quantile(f.took, 0.99))
+	line("| retries | %v; at most %.1f %% of the requests of 10 s |", f.retries, 100*f.worstBudget)
+	line("| sent again on a fresh connection, within the 100 ms, after the pod had begun | %d |", f.twice)
+	line("| index, at most | %.0f of %d blocks |", f.blocks, ceiling)
+	line("| bodies, at most | %.1f MiB |", f.bodies/(1<<20))
+	line("| warm | %v |", before)
+	line("| at the end | %v |", after)
+	line("| after the last request | %v |", idle)
+	line("| most seen in %d scrapes | %.0f goroutines, %.1f MiB resident |\n", f.scrapes, f.goroutines, f.resident/(1<<20))
+	if len(c.violations) == 0 {
+		line("Everything held: every accepted request ended once, and the client, the access log and the counters agree on how;")
+		line("gauges are back to zero; goroutines and memory have not grown; the index kept its ceiling; no request was")
+		line("generated twice but by the rule for reused connections; retries kept their budget.")
+		return b.String()
+	}
+	line("## Violations (the first %d)\n", most)
+	for _, v := range c.violations {
+		line("- %s", v)
+	}
+	return b.String()
+}
+
+func quantile(all []time.Duration, q float64) time.Duration {
+	if len(all) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(all))
+	return sorted[int(q*float64(len(sorted)-1))].Round(time.Millisecond / 10)
+}
