@@ -73,7 +73,7 @@ const (
 	mostRead  = 1 << 20 // largest part of one
 	leastRead = 32      // smallest part, when memory runs short
 
-	trustedLen = 64 << 10 // an announced length up to this is allocated at once
+	trustedLen = 16 << 10 // an announced length up to this is allocated at once
 	growth     = 4        // beyond, the buffer grows by this factor as it fills
 )
 

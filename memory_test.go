@@ -53,12 +53,12 @@ func TestSlowBody(t *testing.T) {
 	s := serve(t, "body_memory_bytes 1000000\nmax_body_bytes 1MB\n"+single(ps))
 	held := func(want float64) { t.Helper(); s.waitCount(t, want, "calinix_body_bytes") }
 	s.Each(t, func(t *testing.T, cl *testcaddy.Client) {
-		slow := arrive(t, cl, 900_000, 20_000)
-		held(64 * 1024)
+		slow := arrive(t, cl, 900_000, 10_000)
+		held(16 * 1024)
 		if a := cl.Post(t, "/v1/completions", sized(900_000)); a.Status != 200 {
 			t.Errorf("another body: %v", a)
 		}
-		held(64 * 1024)
+		held(16 * 1024)
 		slow.rest()
 		if a := <-slow.done; a.Status != 200 || len(ps[0].Last(t).Body) != 900_000 {
 			t.Errorf("the slow one, when there is room: %v", a)

@@ -44,14 +44,15 @@ func report(s settings, took time.Duration, c *checker, sc *script, before, afte
 	line("| warm | %v |", before)
 	line("| at the end | %v |", after)
 	line("| after the last request | %v |", idle)
+	line("| scrapes during a reload, without a series of ours | %d |", f.bare)
 	line("| most seen in %d scrapes | %.0f goroutines, %.1f MiB resident |\n", f.scrapes, f.goroutines, f.resident/(1<<20))
 	if len(c.violations) == 0 {
-		line("Everything held: every accepted request ended once, and the client, the access log and the counters agree on how;")
+		line("Everything held: every accepted request ended once, and the client, the access log and (single mode) the counters agree on how;")
 		line("gauges are back to zero; goroutines and memory have not grown; the index kept its ceiling; no request was")
 		line("generated twice but by the rule for reused connections; retries kept their budget.")
 		return b.String()
 	}
-	line("## Violations (the first %d)\n", most)
+	line("## Violations \n")
 	for _, v := range c.violations {
 		line("- %s", v)
 	}

@@ -65,10 +65,11 @@ func (s *script) run(ctx context.Context, until time.Time) {
 		if now.After(nextLoad) {
 			nextLoad = now.Add(time.Duration(10+s.rng.IntN(15)) * time.Second)
 			s.loads++
-			s.c.loading()
+			s.c.loading() // at its beginning and at its end
 			if err := s.caddy.reload(ctx); err != nil && ctx.Err() == nil {
 				s.c.violate("reload %d: %v", s.loads, err)
 			}
+			s.c.loading()
 		}
 	}
 	heal(running, until.Add(time.Hour))

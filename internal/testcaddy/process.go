@@ -260,13 +260,19 @@ func (p *Process) WaitExit(tb testing.TB, patience time.Duration) (code int) {
 
 // Memory is the process's resident memory in bytes, -1 where the system does not
 // tell (it does on Linux).
-func (p *Process) Memory() int64 {
+func (p *Process) Memory() int64 { return p.status("VmRSS:") }
+
+// PeakMemory is the most that Memory has ever been.
+func (p *Process) PeakMemory() int64 { return p.status("VmHWM:") }
+
+// status reads a size from what Linux tells of a process.
+func (p *Process) status(name string) int64 {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
 	if err != nil {
 		return -1
 	}
 	for line := range strings.SplitSeq(string(status), "\n") {
-		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+		if rest, ok := strings.CutPrefix(line, name); ok {
 			kb, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 10, 64)
 			if err == nil {
 				return kb << 10
