@@ -204,11 +204,16 @@ func TestEverythingIsEverything(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// Keys of other connectors than the file's, which the pair bootstrap has.
+	elsewhere := map[string]bool{"bootstrap_host": true, "bootstrap_port": true}
 	var missing func(section any, path string)
 	missing = func(section any, path string) {
 		for _, f := range config.Fields(section) {
 			key := join(path, f.JSON)
 			v := reflect.ValueOf(f.Ptr).Elem()
+			if elsewhere[f.JSON] {
+				continue
+			}
 			if f.JSON != "" && v.IsZero() {
 				t.Errorf("%s is not in the file", key)
 			} else if pods, ok := f.Ptr.(*[]config.Pod); ok {

@@ -124,8 +124,8 @@ var phases = []phase{
 	{name: "while it does not read", mode: "single", at: ofSingle, replies: [3]fakepod.Script{large, nil, nil}, events: 0, contacted: [3]int{1, 0, 0}},
 	{name: "before a retry is sent", mode: "single", at: nobody, place: 2, replies: [3]fakepod.Script{failed, nil, nil}, events: -1, contacted: [3]int{1, 0, 0}, retries: 1},
 	{name: "during a retry", mode: "single", at: ofSingle, replies: [3]fakepod.Script{firstFails, nil, nil}, events: -1, contacted: [3]int{2, 0, 0}, retries: 1},
-	{name: "before a prefill leg is repeated", mode: "dispatch", at: nobody, place: 2, replies: [3]fakepod.Script{nil, failed, nil}, events: -1, contacted: [3]int{0, 1, 0}},
-	{name: "during a repeated prefill leg", mode: "dispatch", at: ofPrefill, replies: [3]fakepod.Script{nil, firstFails, nil}, events: -1, contacted: [3]int{0, 2, 0}},
+	{name: "before a prefill leg is repeated", mode: "dispatch", at: nobody, place: 2, replies: [3]fakepod.Script{nil, failed, nil}, events: -1, contacted: [3]int{0, 1, 0}, retries: 1},
+	{name: "during a repeated prefill leg", mode: "dispatch", at: ofPrefill, replies: [3]fakepod.Script{nil, firstFails, nil}, events: -1, contacted: [3]int{0, 2, 0}, retries: 1},
 	{name: "during a retry", mode: "dispatch", at: ofDecode, replies: [3]fakepod.Script{nil, nil, firstFails}, events: -1, contacted: [3]int{0, 2, 2}, retries: 1},
 }
 
