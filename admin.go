@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
@@ -167,11 +169,25 @@ func (adminAPI) drain(escapedID string, on bool) func(http.ResponseWriter, *http
 			return adminError(http.StatusBadRequest, "pod id %q: %v", escapedID, err)
 		}
 		if !b.fleet.Drain(id, on) {
-			return adminError(http.StatusNotFound, "balancer %q has no pod %q", b.name, id)
+			return adminError(http.StatusNotFound, "balancer %q has no pod %q%s", b.name, id, elsewhere(id))
 		}
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
+}
+
+// elsewhere names the balancers that do have a pod of that id.
+func elsewhere(id string) string {
+	var names []string
+	for _, b := range allBalancers() {
+		if slices.ContainsFunc(b.fleet.Snapshot(), func(s fleet.Status) bool { return s.ID == id }) {
+			names = append(names, strconv.Quote(b.name))
+		}
+	}
+	if names == nil {
+		return ""
+	}
+	return ", but " + strings.Join(names, " and ") + " has: choose it with ?balancer=NAME"
 }
 
 func writeJSON(w http.ResponseWriter, v any) error {

@@ -420,3 +420,14 @@ func TestAdminIsNotPublic(t *testing.T) {
 		t.Errorf("a client has drained a pod: %+v", e)
 	}
 }
+
+// TestAdminNamesTheOtherBalancer: who asks the wrong balancer for a pod is told
+// the right one.
+func TestAdminNamesTheOtherBalancer(t *testing.T) {
+	ps := pods(t, "a", "b")
+	c := testcaddy.Load(t, fmt.Sprintf("http://:%d {\ncalinix {\nname aard\nsingle {\npod x %s\n}\n}\ncalinix {\nname zebra\nsingle {\npod y %s\n}\n}\n}\n", testcaddy.Port(t), ps[0].URL, ps[1].URL))
+	a := c.AdminPost(t, "/calinix/pods/y/drain", "")
+	if a.Status != 404 || !strings.Contains(string(a.Body), `balancer \"aard\" has no pod \"y\", but \"zebra\" has`) {
+		t.Errorf("%v", a)
+	}
+}

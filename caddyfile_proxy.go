@@ -3,6 +3,7 @@ package calinix
 import (
 	"bytes"
 	"encoding/json"
+	"strings"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
@@ -106,6 +107,27 @@ func (p *proxyParser) explain(err error) error {
 		if near, ok := config.Nearest(token.Text, ownSubdirectives()); ok {
 			return d.Errf("unrecognized subdirective %s, did you mean %s?", token.Text, near)
 		}
+		if sections := sectionsOf(token.Text); sections != nil {
+			return d.Errf("unrecognized subdirective %s here: it stands in %s", token.Text, strings.Join(sections, " or in "))
+		}
 	}
 	return err
+}
+
+// sectionsOf names the sections of the directive that have a key of that name.
+func sectionsOf(name string) (sections []string) {
+	var search func(section any, path string)
+	search = func(section any, path string) {
+		for _, f := range config.Fields(section) {
+			_, pods := f.Ptr.(*[]config.Pod)
+			if path != "" && (f.JSON == name || pods && name == "pod") {
+				sections = append(sections, strings.ReplaceAll(path, ".", " > "))
+			}
+			if deeper, ok := f.Section(); ok {
+				search(deeper, join(path, f.JSON))
+			}
+		}
+	}
+	search(new(config.Balancer), "")
+	return sections
 }

@@ -7,13 +7,15 @@ import (
 
 	"github.com/calinix/caddy-calinix/fleet"
 	"github.com/calinix/caddy-calinix/index"
+	"github.com/calinix/caddy-calinix/prompt"
 )
 
 // explanation is the answer of POST /calinix/explain: how the request in the
 // body would be routed now.
 type explanation struct {
 	Mode       mode            `json:"mode"`
-	Chain      []string        `json:"chain"` // block hashes in hex
+	Unread     string          `json:"unread,omitempty"` // why there is no chain
+	Chain      []string        `json:"chain"`            // block hashes in hex
 	Candidates []candidateJSON `json:"candidates"`
 	Pick       pickJSON        `json:"pick"`
 }
@@ -58,7 +60,7 @@ func (adminAPI) explain(w http.ResponseWriter, r *http.Request, b *balancer) err
 	if refused := x.prepare(); refused != nil {
 		return adminError(refused.status, "%s", refused.message)
 	}
-	out := explanation{Mode: x.route.mode, Chain: []string{}, Candidates: []candidateJSON{}}
+	out := explanation{Mode: x.route.mode, Unread: x.unread(), Chain: []string{}, Candidates: []candidateJSON{}}
 	if x.prompt {
 		x.chain.Complete()
 		for _, hash := range x.chain.Hashes() {
@@ -81,6 +83,22 @@ func (adminAPI) explain(w http.ResponseWriter, r *http.Request, b *balancer) err
 		}
 	}
 	return writeJSON(w, out)
+}
+
+// unread says why the request is routed by load alone, "" if its prompt was read.
+func (x *exchange) unread() string {
+	switch {
+	case x.prompt:
+		return ""
+	case x.body.coded != nil:
+		return "the body cannot be decoded: " + x.body.coded.Error()
+	case x.request.API == prompt.Other:
+		return "requests to " + x.r.URL.Path + " have no prompt that is read"
+	case !x.request.JSON:
+		return "the body is no JSON object"
+	default:
+		return "the body has no prompt of the shape that " + x.r.URL.Path + " wants, or one of too many pieces"
+	}
 }
 
 // explainRole adds the pods of one role, and returns the one that would be

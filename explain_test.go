@@ -18,6 +18,7 @@ import (
 // explained is the answer of POST /calinix/explain.
 type explained struct {
 	Mode       string         `json:"mode"`
+	Unread     string         `json:"unread"`
 	Chain      []string       `json:"chain"`
 	Candidates []explainedPod `json:"candidates"`
 	Pick       struct{ Pod, Prefill, Decode string }
@@ -187,10 +188,21 @@ func TestExplainPath(t *testing.T) {
 	if n := len(asChat.Chain) - 1; !slices.Equal(longer.Chain[:n], asChat.Chain[:n]) || len(longer.Chain) <= len(asChat.Chain) {
 		t.Errorf("the chain of the longer prompt does not begin with that of the shorter:\n%q\n%q", longer.Chain, asChat.Chain)
 	}
-	for _, body := range []string{"", "not JSON", "{}", "[]"} {
-		if e := s.explain(t, "", body); len(e.Chain) != 0 || e.Chain == nil || e.Pick.Pod != "a" {
+	if asChat.Unread != "" {
+		t.Errorf("a prompt that was read is said not to be: %q", asChat.Unread)
+	}
+	for body, why := range map[string]string{
+		"": "no JSON object", "not JSON": "no JSON object", "[]": "no JSON object", "{}": "no prompt of the shape",
+	} {
+		if e := s.explain(t, "", body); len(e.Chain) != 0 || e.Chain == nil || e.Pick.Pod != "a" || !strings.Contains(e.Unread, why) {
 			t.Errorf("body %q: %+v", body, e)
 		}
+	}
+	if e := s.explain(t, "?path=/v1/audio", chat("hi")); !strings.Contains(e.Unread, "/v1/audio have no prompt") {
+		t.Errorf("another path: %+v", e)
+	}
+	if e := s.explain(t, "", chat("hi"), "Content-Encoding", "zip"); !strings.Contains(e.Unread, "cannot be decoded") {
+		t.Errorf("an unknown coding: %+v", e)
 	}
 }
 
