@@ -45,6 +45,12 @@ func parseInferenceSim(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, err
 //	    transfer_tokens_per_second 333333
 //	    kv_lease_duration          30s
 //	    kv_load_failure_policy     fail         # or recompute
+//	    kv_connector               nixl         # or nixl_push, mooncake, p2pnccl, shared_storage, sglang, trtllm
+//	    role                       <leg>        # prefill or decode; both
+//	    engine_id                  <id>         # random
+//	    kv_address                 127.0.0.1:5600
+//	    bootstrap_port             8998
+//	    kv_wait_timeout            480s
 //	    output_tokens              64
 //	    cache_output               off          # or on
 //	    prompt_tokens_details      always       # or nonzero, never

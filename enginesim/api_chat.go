@@ -180,6 +180,7 @@ type chatAnswer struct {
 	Choices  []chatChoice `json:"choices"`
 	Usage    *usage       `json:"usage,omitempty"`
 	Transfer *handout     `json:"kv_transfer_params,omitempty"`
+	IDs      []uint32     `json:"prompt_token_ids,omitempty"`
 }
 
 type chatChoice struct {
@@ -189,6 +190,7 @@ type chatChoice struct {
 	Logprobs     *struct{}    `json:"logprobs"`
 	FinishReason *string      `json:"finish_reason"`
 	StopReason   *string      `json:"stop_reason"`
+	Context      *contextOf   `json:"disaggregated_params,omitempty"`
 }
 
 type chatMessage struct {
@@ -216,6 +218,7 @@ func wholeChat(j *job) any {
 			c.Message.ToolCalls = []toolCallJSON{{ID: s.callID(), Type: "function", Function: functionJSON{s.script.tool, text}}}
 		}
 		c.end(s)
+		c.Context, ans.IDs = j.context, j.context.ids()
 		ans.Choices = append(ans.Choices, c)
 	}
 	return ans

@@ -37,6 +37,7 @@ type textAnswer struct {
 	Choices  []textChoice `json:"choices"`
 	Usage    *usage       `json:"usage,omitempty"`
 	Transfer *handout     `json:"kv_transfer_params,omitempty"`
+	IDs      []uint32     `json:"prompt_token_ids,omitempty"`
 }
 
 type textChoice struct {
@@ -45,6 +46,8 @@ type textChoice struct {
 	Logprobs     *struct{} `json:"logprobs"`
 	FinishReason *string   `json:"finish_reason"`
 	StopReason   *string   `json:"stop_reason"`
+
+	Context *contextOf `json:"disaggregated_params,omitempty"`
 }
 
 func (c *textChoice) end(s *sequence) {
@@ -65,6 +68,7 @@ func wholeCompletions(j *job) any {
 	for i, s := range j.seqs {
 		c := textChoice{Index: i, Text: s.script.text()}
 		c.end(s)
+		c.Context, ans.IDs = j.context, j.context.ids()
 		ans.Choices = append(ans.Choices, c)
 	}
 	return ans

@@ -72,6 +72,17 @@
 // kv_load_failure_policy "fail" does, or falls back to computing ("recompute").
 // Loading takes tokens/transfer_tokens_per_second and then frees the lease.
 //
+// # Other connectors
+//
+// kv_connector chooses another protocol, read as strictly (connectors.go). With
+// nixl_push, mooncake, sglang and p2pnccl the legs meet by an id that both carry
+// (meeting.go): it serves one of each, the decode leg must name the engine that
+// comes and have its prompt, and a leg that waits in vain for kv_wait_timeout fails
+// with status 500, as an event of the stream where headers are out. SGLang's prefill
+// leg answers when its KV was taken. trtllm hands out disaggregated_params with ids
+// beyond 2^53. shared_storage is one store for all engines. Engines meet within one
+// process only.
+//
 // # What no real engine has
 //
 // Every answer carries X-Sim-Engine (the engine's name), generating ones X-Sim-Leg

@@ -43,7 +43,7 @@ func New(set Settings, clock Clock, peers *Peers) (*Engine, error) {
 	e := &Engine{
 		clock:  clock,
 		peers:  peers,
-		id:     randomHex(16),
+		id:     orDefault(set.EngineID, randomHex(16)),
 		set:    set,
 		pool:   newBlockPool(set.NumGPUBlocks),
 		leases: map[string]*lease{},
@@ -136,6 +136,9 @@ func (e *Engine) cancel(seqs []*sequence) {
 	e.kick(e.clock.Now())
 	e.mu.Unlock()
 	for _, c := range claims {
+		if c.meeting != nil {
+			e.peers.take(c.meeting, errOtherLeft)
+		}
 		c.release()
 	}
 }

@@ -30,16 +30,21 @@ func (a *apiError) kind() string {
 
 // writeError answers in vLLM's form: OpenAI's nesting, with the status as code.
 func writeError(w http.ResponseWriter, a *apiError) {
+	writeJSON(w, a.status, errorBody(a))
+}
+
+// errorBody is an error in vLLM's form.
+func errorBody(a *apiError) map[string]any {
 	var param *string
 	if a.param != "" {
 		param = &a.param
 	}
-	writeJSON(w, a.status, map[string]any{"error": struct {
+	return map[string]any{"error": struct {
 		Message string  `json:"message"`
 		Type    string  `json:"type"`
 		Param   *string `json:"param"`
 		Code    int     `json:"code"`
-	}{a.message, a.kind(), param, a.status}})
+	}{a.message, a.kind(), param, a.status}}
 }
 
 // writeAnthropicError answers in the form of /v1/messages.

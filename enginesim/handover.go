@@ -56,6 +56,10 @@ func (e *Engine) grantLease(s *sequence) {
 	h.RemoteNumTokens = len(s.prompt)
 	s.hold = &h
 	s.lease = h.RemoteRequestID
+	if s.meeting != nil {
+		// Never under a lock of another engine: the peers' is taken last.
+		e.peers.arrive(s.meeting, nil)
+	}
 	l := &lease{handout: h, prompt: promptHash(s.root, s.prompt), blocks: s.blocks}
 	e.leases[s.lease] = l
 	e.count.LeasesGranted++
@@ -136,6 +140,8 @@ type claim struct {
 	h      *handout
 	peer   *Engine // where the lease is, if in this process; else reached over HTTP
 	remote *Peers
+
+	meeting *meeting // where the legs met; nil: nowhere
 }
 
 // takeClaim asks the engine that h names for its KV.
@@ -148,6 +154,9 @@ func (p *Peers) takeClaim(ctx context.Context, h *handout, prompt uint64) (*clai
 
 // release frees the lease. It takes the other engine's lock: never call it under one.
 func (c *claim) release() {
+	if c.meeting != nil {
+		c.peer.peers.take(c.meeting, nil)
+	}
 	if c.peer != nil {
 		c.peer.releaseClaim(c.h.RemoteRequestID)
 		return
@@ -170,10 +179,14 @@ func (e *Engine) loaded(s *sequence) {
 	s.state = ready
 	e.loading = slices.DeleteFunc(e.loading, func(r *sequence) bool { return r == s })
 	e.ready = append(e.ready, s)
-	s.computed = len(s.prompt)
+	if s.computed = s.stored; c != nil {
+		s.computed = len(s.prompt)
+	}
 	e.offer(s)
-	s.computed = len(s.prompt) - 1 // the last token is computed anew
+	s.computed = min(s.computed, len(s.prompt)-1) // the last token is computed anew
 	e.kick(e.clock.Now())
 	e.mu.Unlock()
-	c.release()
+	if c != nil {
+		c.release()
+	}
 }

@@ -25,6 +25,7 @@ type ask struct {
 	stream, includeUsage, continuousUsage bool
 	embed                                 bool
 	transfer                              node // kv_transfer_params
+	body                                  node
 }
 
 // maxSequences bounds n × prompts of one request.
@@ -40,6 +41,13 @@ type job struct {
 	leg     string // whole, prefill, decode
 	seqs    []*sequence
 	final   []progress // how each sequence ended; valid after follow
+
+	requestID string // X-Request-Id as it was sent
+
+	// expected checks what a decode leg said of its prefill engine.
+	expected func(come *Engine) error
+	meetings []*meeting // where the sequences meet those of the other leg; nil: nowhere
+	context  *contextOf // of a TensorRT-LLM context request
 }
 
 // newJob checks an ask, claims handed-over KV and makes the sequences; nothing is
@@ -55,6 +63,7 @@ func (e *Engine) newJob(ctx context.Context, set Settings, a *ask, r *http.Reque
 		return nil, badRequest("min_tokens", "min_tokens must be less than or equal to max_tokens=%d, got %d.", m, a.sampling.minTokens)
 	}
 	j := &job{e: e, set: set, ask: a, id: r.Header.Get("X-Request-Id"), created: e.clock.Now().Unix(), leg: "whole"}
+	j.requestID = j.id
 	if j.id == "" {
 		j.id = randomHex(16)
 	}
@@ -83,32 +92,61 @@ func (e *Engine) newJob(ctx context.Context, set Settings, a *ask, r *http.Reque
 	return j, j.handOver(ctx, r)
 }
 
-// handOver reads kv_transfer_params and prepares the leg that they ask for.
+// handOver reads what the request says of hand-over, as the engine's connector has
+// it, and prepares the leg.
 func (j *job) handOver(ctx context.Context, r *http.Request) *apiError {
+	switch j.set.KVConnector {
+	case "nixl_push", "mooncake":
+		return j.meetByTransfer()
+	case "p2pnccl":
+		return j.meetByRequestID()
+	case "sglang":
+		return j.meetInRoom()
+	case "trtllm":
+		return j.disaggregate(ctx)
+	case "shared_storage":
+		return nil
+	default:
+		return j.pull(ctx, r)
+	}
+}
+
+// transferKind reads which leg kv_transfer_params ask for.
+func (j *job) transferKind() (produce, consume bool, refusal *apiError) {
 	const name = "kv_transfer_params"
 	t := j.ask.transfer
 	if t.absent() {
-		return nil
+		return false, false, nil
 	}
 	if !t.isObject() {
-		return badRequest(name, "kv_transfer_params: Input should be a valid dictionary")
+		return false, false, badRequest(name, "kv_transfer_params: Input should be a valid dictionary")
 	}
-	produce, consume := t.get("do_remote_decode"), t.get("do_remote_prefill")
-	for _, n := range []node{produce, consume} {
+	p, c := t.get("do_remote_decode"), t.get("do_remote_prefill")
+	for _, n := range []node{p, c} {
 		if !n.absent() && !n.isTrue() && !n.isFalse() {
-			return badRequest(name, "kv_transfer_params: do_remote_decode and do_remote_prefill should be booleans")
+			return false, false, badRequest(name, "kv_transfer_params: do_remote_decode and do_remote_prefill should be booleans")
 		}
 	}
-	switch {
-	case !produce.isTrue() && !consume.isTrue():
-		return nil
-	case produce.isTrue() && consume.isTrue():
-		return badRequest(name, "kv_transfer_params: do_remote_decode and do_remote_prefill exclude each other")
+	switch produce, consume = p.isTrue(), c.isTrue(); {
+	case !produce && !consume:
+		return false, false, nil
+	case produce && consume:
+		return false, false, badRequest(name, "kv_transfer_params: do_remote_decode and do_remote_prefill exclude each other")
 	case len(j.seqs) != 1:
-		return badRequest(name, "kv_transfer_params cannot describe %d sequences", len(j.seqs))
-	case produce.isTrue() && j.ask.stream:
-		return badRequest("stream", "Prefill does not support streaming")
-	case produce.isTrue():
+		return false, false, badRequest(name, "kv_transfer_params cannot describe %d sequences", len(j.seqs))
+	case produce && j.ask.stream:
+		return false, false, badRequest("stream", "Prefill does not support streaming")
+	}
+	return produce, consume, nil
+}
+
+// pull prepares a leg of vLLM's NixlConnector.
+func (j *job) pull(ctx context.Context, r *http.Request) *apiError {
+	produce, consume, refusal := j.transferKind()
+	switch {
+	case refusal != nil || !produce && !consume:
+		return refusal
+	case produce:
 		j.leg = "prefill"
 		h := &handout{RemoteRequestID: j.id + "-" + randomHex(4)}
 		h.RemoteHost, h.RemotePort = localAddress(r)
@@ -116,16 +154,21 @@ func (j *job) handOver(ctx context.Context, r *http.Request) *apiError {
 		return nil
 	}
 	j.leg = "decode"
-	if err := j.claimKV(ctx, t); err != nil {
-		j.e.mu.Lock()
-		j.e.count.ClaimsRefused++
-		j.e.mu.Unlock()
-		if j.set.KVLoadFailurePolicy == "recompute" {
-			return nil
-		}
-		return &apiError{http.StatusInternalServerError, "", "KV cache load failure: " + err.Error()}
+	return j.loadFailure(j.claimKV(ctx, j.ask.transfer))
+}
+
+// loadFailure is what becomes of a decode leg whose KV cannot be had.
+func (j *job) loadFailure(err error) *apiError {
+	if err == nil {
+		return nil
 	}
-	return nil
+	j.e.mu.Lock()
+	j.e.count.ClaimsRefused++
+	j.e.mu.Unlock()
+	if j.set.KVLoadFailurePolicy == "recompute" {
+		return nil
+	}
+	return &apiError{http.StatusInternalServerError, "", "KV cache load failure: " + err.Error()}
 }
 
 func (j *job) claimKV(ctx context.Context, t node) error {
@@ -207,7 +250,7 @@ func (j *job) run(ctx context.Context, each func(i int, p progress) error) error
 
 // handout is what the prefill leg gets back; nil otherwise. Only after run.
 func (j *job) handout() *handout {
-	if len(j.seqs) == 1 && j.final[0].lease != "" {
+	if len(j.seqs) == 1 && j.final[0].lease != "" && j.set.KVConnector == "nixl" {
 		return j.seqs[0].hold
 	}
 	return nil

@@ -23,13 +23,19 @@ const privatePath = "/inference_sim/"
 type Peers struct {
 	client http.Client
 	mu     sync.Mutex
-	byID   map[string]*Engine // guarded by mu
+	byID   map[string]*Engine  // guarded by mu
+	rooms  map[string]*meeting // guarded by mu
+	past   pastLeases          // of rooms that were used; guarded by mu
+	stored map[uint64]bool     // blocks in the store that engines share; guarded by mu
 }
 
 // NewPeers returns an empty registry.
 func NewPeers() *Peers {
 	return &Peers{
-		byID: map[string]*Engine{},
+		byID:   map[string]*Engine{},
+		rooms:  map[string]*meeting{},
+		past:   pastLeases{reason: map[string]string{}},
+		stored: map[uint64]bool{},
 		client: http.Client{
 			// A claim is rare: no connection is kept, none can turn out stale.
 			Transport: &http.Transport{DisableKeepAlives: true},

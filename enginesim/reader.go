@@ -51,7 +51,7 @@ func (r *reader) text(name string) string {
 
 // common reads what all generating APIs share.
 func (r *reader) common(set *Settings) *ask {
-	a := &ask{n: 1, model: r.text("model"), stream: r.boolean(r.body, "stream"), transfer: r.body.get("kv_transfer_params")}
+	a := &ask{n: 1, model: r.text("model"), stream: r.boolean(r.body, "stream"), transfer: r.body.get("kv_transfer_params"), body: r.body}
 	if a.model == "" {
 		a.model = set.defaultModel()
 	}

@@ -114,16 +114,18 @@ func (e *Engine) admit(at time.Time, budget int) {
 		s := e.ready[0]
 		e.ready[0] = nil
 		e.ready = e.ready[1:]
-		s.cached = len(s.prompt) - 1
-		e.run(s, 1)
-		budget--
+		s.cached = s.computed
+		n := min(s.total()-s.computed, budget)
+		e.run(s, n)
+		budget -= n
 	}
 	for budget > 0 && len(e.waiting) > 0 && len(e.running) < e.set.MaxNumSeqs {
 		s := e.waiting[0]
 		hits, freeHits := e.lookUp(s)
 		start := hits * e.set.BlockSize
 		n := min(s.total()-start, budget)
-		if s.claim != nil {
+		stored := e.inStore(s, hits)
+		if s.claim != nil || stored > start {
 			n = len(s.prompt) - start
 		}
 		if blocksFor(start+n, e.set.BlockSize)-hits+freeHits > e.pool.free {
@@ -144,6 +146,11 @@ func (e *Engine) admit(at time.Time, budget int) {
 		}
 		if s.claim != nil {
 			e.load(at, s, n)
+			continue
+		}
+		if stored > start {
+			s.stored = stored
+			e.load(at, s, stored-start)
 			continue
 		}
 		e.run(s, n)
@@ -169,6 +176,20 @@ func (e *Engine) lookUp(s *sequence) (hits, freeHits int) {
 		}
 	}
 	return hits, freeHits
+}
+
+// inStore returns how many leading tokens of s the engine has, or finds in the store
+// that it shares with others; hits blocks are its own.
+func (e *Engine) inStore(s *sequence, hits int) int {
+	if e.set.KVConnector != "shared_storage" || s.embed || s.out > 0 {
+		return 0
+	}
+	e.peers.mu.Lock()
+	defer e.peers.mu.Unlock()
+	for hits < len(s.keys) && e.peers.stored[s.keys[hits]] {
+		hits++
+	}
+	return hits * e.set.BlockSize
 }
 
 func (e *Engine) run(s *sequence, n int) {
@@ -259,6 +280,9 @@ func (e *Engine) offer(s *sequence) {
 	}
 	for s.named < len(s.keys) && (s.named+1)*e.set.BlockSize <= s.computed {
 		e.pool.name(s.blocks[s.named], s.keys[s.named])
+		if e.set.KVConnector == "shared_storage" {
+			e.peers.store(s.keys[s.named])
+		}
 		s.named++
 	}
 }
@@ -304,6 +328,9 @@ func (e *Engine) abort(s *sequence) {
 	}
 	e.pool.unpin(s.blocks)
 	s.blocks, s.state = nil, ended
+	if s.meeting != nil {
+		e.peers.arrive(s.meeting, errOtherLeft)
+	}
 	e.count.Finished["abort"]++
 	s.tell()
 }

@@ -28,6 +28,8 @@ type sequence struct {
 	embed  bool          // ends when the prompt is computed; does not use the cache
 	hold   *handout      // of a prefill leg: what its lease hands out; else nil
 
+	meeting *meeting // of such a prefill leg, if the legs meet; else nil
+
 	claim    *claim // of a decode leg until its KV is loaded; else nil
 	state    state
 	keys     []uint64 // of the full blocks whose tokens are known
@@ -38,6 +40,7 @@ type sequence struct {
 	out      int      // tokens generated
 	cached   int      // prompt tokens not computed here, as usage tells; -1 before admission
 	lease    string   // id of the lease left behind
+	stored   int      // leading tokens that the shared store has given
 }
 
 // total is the number of tokens known: prompt and what was generated.

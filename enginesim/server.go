@@ -65,6 +65,12 @@ func (e *Engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if allow(w, r, http.MethodPost) {
 			e.countTokens(w, r, set)
 		}
+	case "/query":
+		if set.KVConnector != "mooncake" {
+			writeDetail(w, http.StatusNotFound)
+		} else if allow(w, r, http.MethodGet) {
+			e.engines(w)
+		}
 	case "/v1/models":
 		if allow(w, r, http.MethodGet) {
 			e.models(w, set)
@@ -184,7 +190,18 @@ func (e *Engine) generate(w http.ResponseWriter, r *http.Request, set Settings, 
 		j.serveStream(w, r, api)
 		return
 	}
-	if j.run(r.Context(), nil) == nil {
+	refusal = j.receive(r.Context())
+	if refusal == nil && j.run(r.Context(), nil) != nil {
+		return
+	}
+	if refusal == nil {
+		refusal = j.send(r.Context())
+	}
+	switch {
+	case r.Context().Err() != nil: // nobody is there to answer
+	case refusal != nil:
+		api.fail(w, refusal)
+	default:
 		writeJSON(w, http.StatusOK, api.whole(j))
 	}
 }
@@ -195,6 +212,11 @@ func (j *job) serveStream(w http.ResponseWriter, r *http.Request, api *api) {
 	out := newSSE(w)
 	if j.set.StreamHeaders == "at_once" {
 		_ = out.flush() // the next one tells
+	}
+	if refusal := j.receive(r.Context()); refusal != nil {
+		out.data(errorBody(refusal)) // the headers may be out already
+		_ = out.flush()
+		return
 	}
 	s := api.stream(j, out)
 	said := make([]int, len(j.seqs))

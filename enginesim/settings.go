@@ -82,6 +82,32 @@ type Settings struct {
 	// "fail" (status 500) or "recompute". Default: "fail".
 	KVLoadFailurePolicy string `json:"kv_load_failure_policy,omitempty"`
 
+	// KVConnector is how the engine hands KV over: "nixl" (vLLM's NixlConnector),
+	// "nixl_push" (NixlPushConnector), "mooncake" (MooncakeConnector), "p2pnccl"
+	// (P2pNcclConnector), "shared_storage" (LMCache and its like), "sglang" or
+	// "trtllm". Default: "nixl".
+	KVConnector string `json:"kv_connector,omitempty"`
+
+	// Role is "prefill" or "decode" for an engine that serves one kind of leg alone,
+	// as SGLang's disaggregation mode and P2pNccl's kv_role have it. Default: none.
+	Role string `json:"role,omitempty"`
+
+	// EngineID is what the engine calls itself among engines. Default: random.
+	EngineID string `json:"engine_id,omitempty"`
+
+	// KVAddress is where the engine's KV transfer listens, host:port: p2pnccl's ZMQ
+	// address, nixl_push's side channel. Nothing is opened there. Default:
+	// "127.0.0.1:5600".
+	KVAddress string `json:"kv_address,omitempty"`
+
+	// BootstrapPort is where the bootstrap server of sglang and mooncake is said to
+	// be; for mooncake the engine must be served there too, for GET /query.
+	// Default: 8998.
+	BootstrapPort int `json:"bootstrap_port,omitempty"`
+
+	// KVWaitTimeout is how long a leg waits for the other one. Default: 480s.
+	KVWaitTimeout Duration `json:"kv_wait_timeout,omitempty"`
+
 	// OutputTokens is the mean length of an answer that nothing else ends; lengths
 	// lie evenly between half and one and a half of it. Default: 64.
 	OutputTokens int `json:"output_tokens,omitempty"`
@@ -120,6 +146,10 @@ func (s Settings) WithDefaults() (Settings, error) {
 	s.TransferTokensPerSecond = orDefault(s.TransferTokensPerSecond, 333333)
 	s.KVLeaseDuration = orDefault(s.KVLeaseDuration, Duration(30*time.Second))
 	s.KVLoadFailurePolicy = orDefault(s.KVLoadFailurePolicy, "fail")
+	s.KVConnector = orDefault(s.KVConnector, "nixl")
+	s.KVAddress = orDefault(s.KVAddress, "127.0.0.1:5600")
+	s.BootstrapPort = orDefault(s.BootstrapPort, 8998)
+	s.KVWaitTimeout = orDefault(s.KVWaitTimeout, Duration(480*time.Second))
 	s.OutputTokens = orDefault(s.OutputTokens, 64)
 	s.PromptTokensDetails = orDefault(s.PromptTokensDetails, "always")
 	s.StreamHeaders = orDefault(s.StreamHeaders, "at_once")
@@ -163,6 +193,7 @@ func (s *Settings) check() error {
 		{"max_num_batched_tokens", s.MaxNumBatchedTokens, 1 << 30},
 		{"output_tokens", s.OutputTokens, 1 << 24},
 		{"embedding_dimensions", s.EmbeddingDimensions, 1 << 16},
+		{"bootstrap_port", s.BootstrapPort, 1<<16 - 1},
 	} {
 		if f.v < 1 || f.v > f.hi {
 			return fmt.Errorf("%s %d: want 1 to %d", f.name, f.v, f.hi)
@@ -198,6 +229,8 @@ func (s *Settings) check() error {
 		allowed []string
 	}{
 		{"kv_load_failure_policy", s.KVLoadFailurePolicy, []string{"fail", "recompute"}},
+		{"kv_connector", s.KVConnector, []string{"nixl", "nixl_push", "mooncake", "p2pnccl", "shared_storage", "sglang", "trtllm"}},
+		{"role", s.Role, []string{"", "prefill", "decode"}},
 		{"prompt_tokens_details", s.PromptTokensDetails, []string{"always", "nonzero", "never"}},
 		{"stream_headers", s.StreamHeaders, []string{"at_once", "first_token"}},
 	} {
@@ -207,6 +240,9 @@ func (s *Settings) check() error {
 	}
 	if *s.MaxTokenBytes < 0 {
 		return fmt.Errorf("max_token_bytes %d: want 0 (off) or above", *s.MaxTokenBytes)
+	}
+	if s.KVWaitTimeout < 0 {
+		return fmt.Errorf("kv_wait_timeout %v: want above 0", time.Duration(s.KVWaitTimeout))
 	}
 	if s.KVLeaseDuration < 0 {
 		return fmt.Errorf("kv_lease_duration %v: want above 0", time.Duration(s.KVLeaseDuration))
