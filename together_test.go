@@ -1,0 +1,91 @@
+package calinix_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/calinix/caddy-calinix/internal/fakepod"
+	"github.com/calinix/caddy-calinix/internal/testcaddy"
+)
+
+// roomOf is the bootstrap_room of a leg, digit by digit.
+func roomOf(t *testing.T, q fakepod.Request) string {
+	t.Helper()
+	var body map[string]json.RawMessage
+	if err := json.Unmarshal(q.Body, &body); err != nil || len(body["bootstrap_room"]) == 0 {
+		t.Fatalf("no bootstrap_room (%v): %s", err, q.Body)
+	}
+	return string(body["bootstrap_room"])
+}
+
+// TestTogetherElsewhere: when the prefill leg of a pair fails, the decode leg, which
+// waits for it, is cancelled, and both are sent again with a fresh room.
+func TestTogetherElsewhere(t *testing.T) {
+	for _, c := range prefillFaults {
+		switch c.name {
+		case "no JSON", "half JSON", "a stream":
+			continue // nothing is read of a reply
+		case "silent":
+			continue // the limit on headers is the decode leg's too
+		}
+		prefill, decode := pods(t, "p1", "p2"), pods(t, "d1")
+		s := serve(t, inOrder+dispatch(prefill, decode, "connector sglang"))
+		c.fail(prefill[0])
+		decode[0].Next(fakepod.Reply{Silent: true})
+		a := s.Client(t, testcaddy.H2).Post(t, chatPath, question)
+		if a.Status != 200 || a.Header.Get("X-Calinix-Prefill-Pod-Id") != "p2" {
+			t.Errorf("%s: %v", c.name, a)
+		}
+		legs := decode.Received()
+		if len(legs) != 2 || prefill[1].Count() != 1 {
+			t.Fatalf("%s: decode legs %d, at p2 %d", c.name, len(legs), prefill[1].Count())
+		}
+		if first, second := roomOf(t, legs[0]), roomOf(t, legs[1]); first == second || second != roomOf(t, prefill[1].Last(t)) {
+			t.Errorf("%s: rooms %s and %s", c.name, first, second)
+		}
+		s.waitCount(t, 1, "calinix_prefill_failures_total", "reason", c.reason)
+		s.waitCount(t, 1, "calinix_retries_total", "reason", c.reason)
+		s.waitIdle(t, decode)
+		s.Stop()
+	}
+}
+
+// TestTogetherDecodeElsewhere: a decode pod that is not there takes the prefill leg
+// along; both are sent again, and that is a retry.
+func TestTogetherDecodeElsewhere(t *testing.T) {
+	prefill, decode := pods(t, "p1"), pods(t, "d1", "d2")
+	s := serve(t, inOrder+dispatch(prefill, decode, "connector sglang"))
+	prefill[0].Next(fakepod.Reply{Silent: true})
+	decode[0].Refuse()
+	a := s.Client(t, testcaddy.H1).Post(t, chatPath, question)
+	if a.Status != 200 || a.Pod() != "d2" {
+		t.Fatal(a)
+	}
+	if room := roomOf(t, decode[1].Last(t)); room != roomOf(t, prefill[0].Last(t)) {
+		t.Errorf("room %s", room)
+	}
+	s.waitCount(t, 1, "calinix_retries_total", "reason", "unreachable")
+	s.waitCount(t, 0, "calinix_prefill_failures_total")
+	s.waitIdle(t, prefill)
+}
+
+// TestTogetherDecodeOnly: without a further prefill pod decodeOnly gives a decode
+// pod the client's body; a 4xx of the prefill pod is the client's.
+func TestTogetherDecodeOnly(t *testing.T) {
+	prefill, decode := pods(t, "p1"), pods(t, "d1")
+	s := serve(t, dispatch(prefill, decode, "connector sglang", "on_prefill_failure decode_only"))
+	cl := s.Client(t, testcaddy.H1)
+	prefill[0].Next(fakepod.Reply{Status: 500})
+	decode[0].Next(fakepod.Reply{Silent: true})
+	a := cl.Post(t, chatPath, question)
+	if a.Status != 200 || !strings.HasSuffix(a.Header.Get("X-Calinix-Route-Policy"), ";decode-only") || string(decode[0].Last(t).Body) != question {
+		t.Errorf("%v: %s", a, decode[0].Last(t).Body)
+	}
+	prefill[0].Next(fakepod.Reply{Status: 429, Body: []byte(`{"object":"error"}`)})
+	decode[0].Next(fakepod.Reply{Silent: true})
+	if a := cl.Post(t, chatPath, question); a.Status != 429 || string(a.Body) != `{"object":"error"}` {
+		t.Error(a)
+	}
+	s.waitIdle(t, prefill, decode)
+}
