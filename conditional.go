@@ -26,7 +26,8 @@ func (x *exchange) shortcut() *fleet.Lease {
 	if x.h.state.fleet.Begin(now, &ask, l) != nil {
 		return nil
 	}
-	why, tokens := "", l.Tokens
+	var why string
+	tokens := l.Tokens
 	if tokens == 0 { // there is no index
 		tokens = int64(x.asked.tokens)
 	}

@@ -13,7 +13,7 @@ import (
 // Not verified: from vLLM 0.14 on the engines append random digits to request
 // ids, which breaks this unless VLLM_DISABLE_REQUEST_ID_RANDOMIZATION=1 is set on
 // all of them; the flag may go in a later version.
-type p2pnccl struct{ sequential }
+type p2pnccl struct{}
 
 // Traits says that what is handed over is for one decode pod.
 func (p2pnccl) Traits() Traits { return Traits{Bound: true} }

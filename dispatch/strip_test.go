@@ -262,7 +262,7 @@ type ownMember struct {
 // ownMembers says again what each connector puts into the legs of the try.
 func ownMembers(try *Try, params string) map[string]ownMember {
 	nothing := ownMember{}
-	room, roomList, host, port := strconv.FormatInt(try.ID.room(), 10), "", `"p\"1"`, "8998"
+	room, host, port := strconv.FormatInt(try.ID.room(), 10), `"p\"1"`, "8998"
 	if n := try.Sequences; n > 1 {
 		list := func(each func(i int) string) string {
 			var all []string
@@ -271,8 +271,8 @@ func ownMembers(try *Try, params string) map[string]ownMember {
 			}
 			return "[" + strings.Join(all, ",") + "]"
 		}
-		roomList = list(func(i int) string { return strconv.FormatInt(try.ID.room()+int64(i), 10) })
-		host, port, room = list(func(int) string { return `"p\"1"` }), list(func(int) string { return "8998" }), roomList
+		room = list(func(i int) string { return strconv.FormatInt(try.ID.room()+int64(i), 10) })
+		host, port = list(func(int) string { return `"p\"1"` }), list(func(int) string { return "8998" })
 	}
 	meet := func(rank string, more ...string) map[string]string {
 		m := map[string]string{"bootstrap_host": host, "bootstrap_port": port, "bootstrap_room": room, "routed_dp_rank": rank}
@@ -307,7 +307,8 @@ func ownMembers(try *Try, params string) map[string]ownMember {
 		"sglang": {meet("3"), meet("4", "disagg_prefill_dp_rank"), Handover{}},
 		"trtllm": {
 			map[string]string{"disaggregated_params": `{"request_type":"context_only","disagg_request_id":` + strconv.FormatInt(try.ID.room()|1<<42, 10) + `}`},
-			trtDecode, Handover{Params: []byte(params), Prompt: []byte("[1,2]")},
+			trtDecode,
+			Handover{Params: []byte(params), Prompt: []byte("[1,2]")},
 		},
 	}
 }

@@ -1,7 +1,6 @@
 package enginesim
 
 import (
-	"context"
 	"encoding/base64"
 	"fmt"
 	"net"
@@ -237,7 +236,7 @@ type contextOf struct {
 const leastDisaggID = 1 << 42
 
 // disaggregate prepares a leg of TensorRT-LLM.
-func (j *job) disaggregate(ctx context.Context) *apiError {
+func (j *job) disaggregate() *apiError {
 	const name = "disaggregated_params"
 	t := j.ask.body.get(name)
 	if t.absent() {

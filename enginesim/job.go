@@ -103,7 +103,7 @@ func (j *job) handOver(ctx context.Context, r *http.Request) *apiError {
 	case "sglang":
 		return j.meetInRoom()
 	case "trtllm":
-		return j.disaggregate(ctx)
+		return j.disaggregate()
 	case "shared_storage":
 		return nil
 	default:
