@@ -34,7 +34,7 @@ func Running(name string) (n int) {
 		}
 		for _, s := range b.fleet.Snapshot() {
 			for _, role := range []outcome.Leg{outcome.Single, outcome.Prefill, outcome.Decode} {
-				n += int(s.Running[role])
+				n += s.Running[role]
 			}
 		}
 	}

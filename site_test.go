@@ -44,7 +44,8 @@ func serveBehind(t testing.TB, before, keys string, opts ...testcaddy.Option) *s
 	}
 	s.Caddy = testcaddy.Serve(t, s.body(keys), opts...)
 	eventually(t, "the first probe of every pod", func() bool {
-		return !slices.ContainsFunc(s.pods(t), func(p podState) bool { return p.Health == "" })
+		all := s.anyPods(t) // none, until a source has found some
+		return len(all) > 0 && !slices.ContainsFunc(all, func(p podState) bool { return p.Health == "" })
 	})
 	return s
 }
@@ -156,12 +157,22 @@ type podState struct {
 	Health   string
 }
 
-// pods asks the admin route for all pods.
+// pods asks the admin route for all pods, of which there must be some.
 func (s *site) pods(t testing.TB) []podState {
+	t.Helper()
+	all := s.anyPods(t)
+	if len(all) == 0 {
+		t.Fatal("there are no pods")
+	}
+	return all
+}
+
+// anyPods asks the admin route for all pods.
+func (s *site) anyPods(t testing.TB) []podState {
 	t.Helper()
 	a := s.AdminGet(t, "/calinix/pods?balancer="+s.balancer)
 	var all []podState
-	if err := json.Unmarshal(a.Body, &all); a.Status != 200 || err != nil || len(all) == 0 {
+	if err := json.Unmarshal(a.Body, &all); a.Status != 200 || err != nil {
 		t.Fatalf("listing pods: %v (%v)", a, err)
 	}
 	return all

@@ -57,7 +57,7 @@ func startCaddy(ctx context.Context, ps *pods, c *checker) (*caddy, error) {
 	if err := os.WriteFile(file, []byte(ca.config()), 0o600); err != nil {
 		return nil, err
 	}
-	ca.cmd = exec.Command(path, "run", "--config", file, "--adapter", "caddyfile") //nolint:gosec // the binary that was just built
+	ca.cmd = exec.Command(path, "run", "--config", file, "--adapter", "caddyfile")
 	ca.cmd.Dir = ca.dir
 	ca.cmd.Env = append(os.Environ(), "XDG_DATA_HOME="+ca.dir, "XDG_CONFIG_HOME="+ca.dir, "QUIC_GO_DISABLE_RECEIVE_BUFFER_WARNING=true")
 	out, err := ca.cmd.StderrPipe()
@@ -86,7 +86,7 @@ func startCaddy(ctx context.Context, ps *pods, c *checker) (*caddy, error) {
 	}
 }
 
-func unverified() *tls.Config { return &tls.Config{InsecureSkipVerify: true} } //nolint:gosec // its certificate is its own
+func unverified() *tls.Config { return &tls.Config{InsecureSkipVerify: true} }
 
 func (ca *caddy) url() string { return "https://localhost:" + strconv.Itoa(ca.port) }
 

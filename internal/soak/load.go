@@ -47,7 +47,7 @@ func startLoad(ctx context.Context, s settings, ca *caddy, c *checker) *load {
 	l.h3 = &http3.Transport{TLSClientConfig: unverified(), DisableCompression: true}
 	l.clients["h3"] = &http.Client{Transport: l.h3}
 	prompts := newPrompts(s.seed)
-	rng := rand.New(rand.NewPCG(s.seed, 2)) //nolint:gosec // a script
+	rng := rand.New(rand.NewPCG(s.seed, 2))
 	l.running.Go(func() {
 		began := time.Now()
 		tick := time.NewTicker(4 * time.Millisecond)
@@ -97,7 +97,7 @@ type prompts struct {
 }
 
 func newPrompts(seed uint64) *prompts {
-	rng := rand.New(rand.NewPCG(seed, 3)) //nolint:gosec // a script
+	rng := rand.New(rand.NewPCG(seed, 3))
 	p := &prompts{words: strings.Fields("river stone cloud garden letter window winter market engine bottle mirror forest")}
 	for range 100 {
 		p.documents = append(p.documents, p.text(rng, 100+rng.IntN(400)))

@@ -38,7 +38,7 @@ type script struct {
 }
 
 func newScript(s settings, ps *pods, ca *caddy, c *checker) *script {
-	return &script{rng: rand.New(rand.NewPCG(s.seed, 1)), pods: ps, caddy: ca, c: c, counts: map[string]int{}} //nolint:gosec // a script
+	return &script{rng: rand.New(rand.NewPCG(s.seed, 1)), pods: ps, caddy: ca, c: c, counts: map[string]int{}}
 }
 
 // ending is a fault that lasts.

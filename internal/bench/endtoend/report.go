@@ -24,6 +24,7 @@ func (r result) addedShare() interval {
 func (r result) addedFirst() interval {
 	return medianOf(each(r.stock.first50, r.calinix.first50, minus))
 }
+
 func (r result) added99() interval { return medianOf(each(r.stock.total99, r.calinix.total99, minus)) }
 
 func (r result) cpuRatio() interval {

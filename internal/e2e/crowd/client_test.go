@@ -142,7 +142,7 @@ func gather(t *testing.T, kind, address string, count, size int) *crowd {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &crowd{cmd: exec.Command(path), lines: make(chan string, 1)} //nolint:gosec // this binary
+	c := &crowd{cmd: exec.Command(path), lines: make(chan string, 1)}
 	c.cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %s %d %d", clientEnv, kind, address, count, size))
 	c.cmd.Stderr = os.Stderr
 	out, err := c.cmd.StdoutPipe()
