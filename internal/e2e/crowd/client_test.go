@@ -37,6 +37,8 @@ const (
 	announced = "announced" // send a body at once
 	chunked   = "chunked"   // the same without telling its length
 	legs      = "legs"      // announced, in dispatch mode
+	readers   = "readers"   // read the beginning of a stream and no more
+	senders   = "senders"   // announce a body and send a byte of it now and then
 )
 
 // beClients opens as many connections. It says "ready" and how many had which
@@ -96,6 +98,9 @@ func (c *clients) one() (status int, err error) {
 	c.conns = append(c.conns, nc)
 	c.mu.Unlock()
 	body := `{"model":"m","prompt":"`
+	if c.kind == readers {
+		body = `{"stream":true,` + body[1:]
+	}
 	text := strings.Repeat("word after word ", c.size/16+1)
 	body += text[:c.size-len(body)-2] + `"}`
 	head := "POST /v1/completions HTTP/1.1\r\nHost: crowd\r\nContent-Type: application/json\r\n"
@@ -107,6 +112,10 @@ func (c *clients) one() (status int, err error) {
 		length = "Transfer-Encoding: chunked\r\n\r\n"
 		body = fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(body), body)
 	}
+	if c.kind == senders {
+		go trickle(nc, head+length+body)
+		return 0, nil
+	}
 	sent := make(chan error, 1)
 	go func() {
 		_, err := io.WriteString(nc, head+length+body)
@@ -117,12 +126,30 @@ func (c *clients) one() (status int, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("no answer: %w (sending: %w)", err, <-sent)
 	}
+	if c.kind == readers {
+		return resp.StatusCode, nil // its connection stays open
+	}
 	defer resp.Body.Close()
 	_, err = io.Copy(io.Discard, resp.Body)
 	if resp.StatusCode == http.StatusServiceUnavailable && (resp.Header.Get("Retry-After") == "" || resp.Header.Get("Content-Type") != "application/json") {
 		err = fmt.Errorf("503 without Retry-After: %v", resp.Header)
 	}
 	return resp.StatusCode, err
+}
+
+// trickle sends the beginning of a request, and then a byte of it a second until
+// the connection ends.
+func trickle(nc net.Conn, request string) {
+	const beginning = 1000
+	if _, err := io.WriteString(nc, request[:beginning]); err != nil {
+		return
+	}
+	for i := beginning; i < len(request); i++ {
+		time.Sleep(time.Second)
+		if _, err := io.WriteString(nc, request[i:i+1]); err != nil {
+			return
+		}
+	}
 }
 
 // crowd is a running process of clients.
