@@ -309,7 +309,7 @@ func readLog(r io.Reader, c *checker) {
 			c.violate("a line of the log: %v: %s", err, line)
 			continue
 		}
-		c.log(e.ID, entry{status: e.Status, outcome: e.Outcome, mode: e.Mode, atPrefill: e.Mode == "disaggregated" && e.Prefill != "" && e.Decode == ""})
+		c.log(e.ID, entry{status: e.Status, outcome: e.Outcome, mode: e.Mode, atPrefill: e.Mode == "disaggregated" && e.Prefill != "" && e.Decode == "" && e.Outcome != "no_pod"})
 	}
 	if err := lines.Err(); err != nil {
 		c.violate("reading the log: %v", err)

@@ -21,6 +21,7 @@ type answer struct {
 	whole        bool          // it came to its declared end
 	madeUp       bool          // an end that the pod has not sent
 	left         bool          // the client did
+	opened       time.Time     // the connection; zero if that is not known
 	err          error
 }
 
@@ -29,7 +30,7 @@ type entry struct {
 	status    int
 	outcome   string
 	mode      string
-	atPrefill bool // it has ended with its prefill leg
+	atPrefill bool // it has ended with a prefill leg that a pod had
 }
 
 // code is the value of the metric's label code.
@@ -63,13 +64,25 @@ type checker struct {
 	sent atomic.Int64
 	held atomic.Int64 // not sent, for the crowd was too large
 
-	mu         sync.Mutex
-	records    map[string]*record
-	sends      map[string]int // by mode
-	violations []string
-	figures    figures
-	loads      []time.Time
+	mu       sync.Mutex
+	records  map[string]*record
+	sends    map[string]int // by mode
+	wrong    []violation    // of the process as a whole, and of its counters
+	requests []violation    // of single requests
+	figures  figures
+	loads    []span      // reloads
+	closed   []time.Time // until when the server that each replaced closed connections
+	failed   int         // requests that ended with a prefill leg that failed
 }
+
+// violation is something that did not hold. Those of a kind differ in figures only.
+type violation struct{ kind, text string }
+
+// span is a stretch of time.
+type span struct{ from, to time.Time }
+
+// meets reports whether the spans have a moment in common.
+func (s span) meets(o span) bool { return !s.to.Before(o.from) && !o.to.Before(s.from) }
 
 // figures are for the report.
 type figures struct {
@@ -78,11 +91,12 @@ type figures struct {
 	protocols   map[string]int
 	firsts      []time.Duration
 	took        []time.Duration
-	unaccepted  int // ended by a reload before the handler saw them
-	twice       int // generations begun a second time, as the rule allows
-	retries     map[string]float64
-	worstBudget float64 // retries of a window as a share of its requests
-	goroutines  float64 // the most
+	unaccepted  int                // ended by a reload before the handler saw them
+	twice       int                // generations begun a second time, as the rule allows
+	retries     map[string]float64 // of decode and single legs
+	prefills    map[string]float64 // of prefill legs
+	worstBudget float64            // retries of a window as a share of its requests
+	goroutines  float64            // the most
 	resident    float64
 	blocks      float64
 	bodies      float64
@@ -90,8 +104,8 @@ type figures struct {
 	bare        int // scrapes without a series of ours
 }
 
-// most violations are told of.
-const most = 50
+// most violations of a kind are told of.
+const most = 8
 
 func (c *checker) violate(format string, args ...any) {
 	c.mu.Lock()
@@ -100,7 +114,29 @@ func (c *checker) violate(format string, args ...any) {
 }
 
 func (c *checker) violateLocked(format string, args ...any) {
-	c.violations = append(c.violations, fmt.Sprintf(format, args...))
+	c.wrong = append(c.wrong, violation{format, fmt.Sprintf(format, args...)})
+}
+
+// requestLocked enters what did not hold of one request.
+func (c *checker) requestLocked(format string, args ...any) {
+	c.requests = append(c.requests, violation{format, fmt.Sprintf(format, args...)})
+}
+
+// violations lists what did not hold, the process and its counters first, at most
+// so many of a kind. Guarded by mu.
+func (c *checker) violations() (list []string) {
+	seen := map[string]int{}
+	for _, v := range slices.Concat(c.wrong, c.requests) {
+		if seen[v.kind]++; seen[v.kind] <= most {
+			list = append(list, v.text)
+		}
+	}
+	for _, kind := range slices.Sorted(maps.Keys(seen)) {
+		if n := seen[kind] - most; n > 0 {
+			list = append(list, fmt.Sprintf("and %d more of the kind %q", n, kind))
+		}
+	}
+	return list
 }
 
 // of returns the record of a request. Guarded by mu.
@@ -136,6 +172,9 @@ func (c *checker) log(id string, e entry) {
 	defer c.mu.Unlock()
 	rec := c.of(id)
 	rec.entries = append(rec.entries, e)
+	if e.atPrefill && e.outcome != "client_gone" {
+		c.failed++
+	}
 }
 
 func (c *checker) generation(id string, g generation) {
@@ -163,57 +202,27 @@ func (c *checker) account(last testcaddy.Metrics) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f := &c.figures
-	f.clients, f.outcomes, f.protocols, f.retries = map[string]int{}, map[string]int{}, map[string]int{}, map[string]float64{}
-	want := map[string]map[string]float64{"single": {}, "dispatch": {}}
-	told := len(c.violations)
-	defer func() {
-		if n := len(c.violations) - told; n > most {
-			c.violations = append(c.violations[:told+most], fmt.Sprintf("and %d more", n-most))
-		}
-	}()
+	f.clients, f.outcomes, f.protocols = map[string]int{}, map[string]int{}, map[string]int{}
+	c.drained()
+	ends := map[string]*ends{"single": newEnds(), "dispatch": newEnds()}
 	for id, r := range c.records {
 		if r.answer == nil {
-			c.violateLocked("%s: the pods or the log know a request that no client has ended", id)
+			c.requestLocked("%s: the pods or the log know a request that no client has ended", id)
 			continue
 		}
 		c.request(id, r)
 		for _, e := range r.entries {
 			f.outcomes[e.outcome]++
-			if !e.atPrefill {
-				want[r.mode][e.code()]++
+			if e.atPrefill {
+				ends[r.mode].prefill[e.outcome]++
+			} else {
+				ends[r.mode].codes[e.code()]++
 			}
 		}
 	}
-	for balancer, codes := range want {
-		if balancer == "dispatch" {
-			continue // its counter of retries does not tell the legs apart
-		}
-		for reason, code := range map[string]string{"unreachable": "502", "lost_sending": "502", "refused_5xx": "503"} {
-			n := last.Get("calinix_retries_total", "balancer", balancer, "reason", reason)
-			codes[code] += n
-			f.retries[reason] += n
-		}
-		if n := last.Sum("calinix_retries_total", "balancer", balancer); n != last.Get("calinix_retries_total", "balancer", balancer, "reason", "unreachable")+
-			last.Get("calinix_retries_total", "balancer", balancer, "reason", "lost_sending")+last.Get("calinix_retries_total", "balancer", balancer, "reason", "refused_5xx") {
-			c.violateLocked("%s: retries for reasons for which there are none", balancer)
-		}
-		for _, code := range slices.Sorted(maps.Keys(codes)) {
-			counted := last.Sum("calinix_requests_total", "balancer", balancer, "role", "single", "code", code) +
-				last.Sum("calinix_requests_total", "balancer", balancer, "role", "decode", "code", code) +
-				last.Sum("calinix_requests_total", "balancer", balancer, "role", "prefill", "pod", "", "code", code)
-			if counted != codes[code] {
-				c.violateLocked("%s: calinix_requests_total has %v with code %s, clients and retries make %v", balancer, counted, code, codes[code])
-			}
-		}
-		all := last.Sum("calinix_requests_total", "balancer", balancer, "role", "single") + last.Sum("calinix_requests_total", "balancer", balancer, "role", "decode") +
-			last.Sum("calinix_requests_total", "balancer", balancer, "role", "prefill", "pod", "")
-		sum := 0.0
-		for _, n := range codes {
-			sum += n
-		}
-		if all != sum {
-			c.violateLocked("%s: calinix_requests_total has %v in all, clients and retries make %v", balancer, all, sum)
-		}
+	f.retries, f.prefills = map[string]float64{}, map[string]float64{}
+	for _, balancer := range []string{"single", "dispatch"} {
+		c.counters(last, balancer, ends[balancer])
 	}
 }
 
@@ -227,77 +236,98 @@ func (c *checker) request(id string, r *record) {
 	}
 	told := fmt.Sprintf("%s %s over %s: status %d, whole %v, left %v, error %v, after %v; the log has %+v", id, r.mode, r.protocol, a.status, a.whole, a.left, a.err, a.ended.Sub(a.began).Round(time.Millisecond), r.entries)
 	if len(r.entries) > 1 {
-		c.violateLocked("it ended more than once: %s", told)
+		c.requestLocked("it ended more than once: %s", told)
 	}
 	if a.ended.Sub(a.began) > patience-time.Second {
-		c.violateLocked("it hung: %s", told)
+		c.requestLocked("it hung: %s", told)
 	}
 	if a.madeUp {
-		c.violateLocked("an end was made up: %s", told)
+		c.requestLocked("an end was made up: %s", told)
 	}
 	switch {
 	case a.left:
 		f.clients["left"]++
 		// The log says whether that was before the end or after.
 		if len(r.entries) == 0 && a.status != 0 {
-			c.violateLocked("it is not in the log: %s", told)
+			c.requestLocked("it is not in the log: %s", told)
 		}
 	case a.status == 0 && r.protocol == "h3" && outcome == "cut":
 		f.clients["broken off"]++ // over HTTP/3 a reset overtakes even the headers
 	case a.status == 0:
 		f.clients["no answer"]++
-		if len(r.entries) > 0 || !c.reloading(a.began, a.ended) {
-			c.violateLocked("it got no answer: %s", told)
+		if len(r.entries) > 0 || !c.reloading(a) {
+			c.requestLocked("it got no answer: %s", told)
 		}
 		f.unaccepted++
 	case a.whole && a.status < 400:
 		f.clients[strconv.Itoa(a.status)]++
 		f.firsts, f.took = append(f.firsts, a.first), append(f.took, a.ended.Sub(a.began))
 		if outcome != "answered" {
-			c.violateLocked("a whole answer: %s", told)
+			c.requestLocked("a whole answer: %s", told)
 		}
 	case a.whole:
 		f.clients[strconv.Itoa(a.status)]++
 		if len(r.entries) == 0 || r.entries[0].status != a.status || outcome == "answered" || outcome == "cut" && !r.entries[0].atPrefill {
-			c.violateLocked("a refusal: %s", told)
+			c.requestLocked("a refusal: %s", told)
 		}
 	default:
 		f.clients["broken off"]++
 		if outcome != "cut" {
-			c.violateLocked("a broken answer: %s", told)
+			c.requestLocked("a broken answer: %s", told)
 		}
 	}
 	for k, g := range r.generations[:max(0, len(r.generations)-1)] {
-		// Only the end of a reused connection within 100 ms lets a request be
-		// sent once more; here it may be seen a little later.
-		next := r.generations[k+1].at
-		if !g.reused || !g.pod.brokeWithin(g.at.Add(-time.Second), g.at.Add(300*time.Millisecond)) || next.Sub(g.at) > time.Second {
-			c.violateLocked("two generations, at %s and %v later at %s: %s", g.pod.Name, next.Sub(g.at), r.generations[k+1].pod.Name, told)
+		// Only the end of a reused connection, within 100 ms after the request was
+		// written, lets it be sent once more, to the same pod. The pod had the
+		// request after that, so that the end came within 100 ms of this.
+		next := r.generations[k+1]
+		if !g.reused || next.pod != g.pod || k > 0 || !g.pod.brokeWithin(span{g.at, g.at.Add(100 * time.Millisecond)}) {
+			c.requestLocked("two generations, at %s and %v later at %s: %s", g.pod.Name, next.at.Sub(g.at), next.pod.Name, told)
 		}
 		f.twice++
 	}
 }
 
-// loading enters that a reload begins.
-func (c *checker) loading() {
+// loaded enters a reload that began then and is over.
+func (c *checker) loaded(began time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.loads = append(c.loads, time.Now())
+	c.loads = append(c.loads, span{began, time.Now()})
 }
 
-// reloading reports whether a reload began shortly before the request ended.
-// Guarded by mu.
-func (c *checker) reloading(began, ended time.Time) bool {
-	return slices.ContainsFunc(c.loads, func(at time.Time) bool {
-		return at.After(began.Add(-10*time.Second)) && at.Before(ended)
-	})
+// reloading reports whether a reload can have ended the request before the handler
+// saw it: its connection was one of the replaced server's, and that server was still
+// closing its connections. Guarded by mu.
+func (c *checker) reloading(a *answer) bool {
+	for k, load := range c.loads {
+		if !a.opened.After(load.to) && a.ended.After(load.from) && a.began.Before(c.closed[k]) {
+			return true
+		}
+	}
+	return false
+}
+
+// drained finds out until when each replaced server closed connections: it looks
+// for idle ones every half second until its last request has ended. Guarded by mu.
+func (c *checker) drained() {
+	c.closed = make([]time.Time, len(c.loads))
+	for k, load := range c.loads {
+		c.closed[k] = load.to
+		for _, r := range c.records {
+			if a := r.answer; a != nil && a.began.Before(load.to) && a.ended.After(c.closed[k]) {
+				c.closed[k] = a.ended
+			}
+		}
+		c.closed[k] = c.closed[k].Add(time.Second)
+	}
 }
 
 // sample is a scrape's part of the budget.
 type sample struct {
 	at      time.Time
 	sends   int
-	retries float64
+	retries float64 // less the prefill legs that failed
+	failed  int     // see checker
 }
 
 // watch looks at the metrics all the time.
@@ -355,7 +385,10 @@ func (c *checker) look(m testcaddy.Metrics, samples map[string][]sample) {
 		if blocks > ceiling {
 			c.violateLocked("the index of %s has %v blocks, its ceiling is %d", balancer, blocks, ceiling)
 		}
-		all := append(samples[balancer], sample{now, c.sends[balancer], m.Sum("calinix_retries_total", "balancer", balancer)})
+		all := append(samples[balancer], sample{now, c.sends[balancer], m.Sum("calinix_retries_total", "balancer", balancer) - m.Sum("calinix_prefill_failures_total", "balancer", balancer), 0})
+		if balancer == "dispatch" {
+			all[len(all)-1].failed = c.failed
+		}
 		samples[balancer] = all
 		// The budget's window is ten seconds; requests are counted when they
 		// come, which the scrape before the window may not have seen yet.
@@ -364,7 +397,10 @@ func (c *checker) look(m testcaddy.Metrics, samples map[string][]sample) {
 			if now.Sub(s.at) > 10*time.Second {
 				continue
 			}
-			retries, requests := last.retries-s.retries, last.sends-all[max(0, k-2)].sends
+			// A prefill leg that failed was tried again, outside the budget, or has
+			// ended its request. The log may be a scrape late in saying the latter.
+			retries := last.retries - s.retries + float64(last.failed-all[min(k+1, len(all)-1)].failed)
+			requests := last.sends - all[max(0, k-2)].sends
 			if retries > max(3, 0.1*float64(requests))+1 {
 				c.violateLocked("%s: %v retries within %v, in which there were %d requests", balancer, retries, now.Sub(s.at), requests)
 			}

@@ -8,8 +8,10 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptrace"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/quic-go/quic-go/http3"
@@ -28,6 +30,7 @@ type load struct {
 	running sync.WaitGroup
 	clients map[string]*http.Client
 	h3      *http3.Transport
+	opened  sync.Map // net.Conn to time.Time
 }
 
 // startLoad sends requests at a fixed rate, whatever becomes of those before, but
@@ -137,12 +140,17 @@ func (l *load) send(r request, c *checker) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	got := answer{began: time.Now()}
+	var opened atomic.Value // time.Time
 	if r.leave > 0 {
 		timer := time.AfterFunc(r.leave, cancel)
 		defer timer.Stop()
 	}
 	c.begin(&r)
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url, bytes.NewReader(r.body))
+	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
+		at, _ := l.opened.LoadOrStore(info.Conn, time.Now())
+		opened.Store(at)
+	}})
+	req, err := http.NewRequestWithContext(traced, http.MethodPost, r.url, bytes.NewReader(r.body))
 	if err != nil {
 		panic(err) // of fixed parts: cannot fail
 	}
@@ -161,6 +169,7 @@ func (l *load) send(r request, c *checker) {
 	}
 	got.err = err
 	got.ended = time.Now()
+	got.opened, _ = opened.Load().(time.Time)
 	got.left = r.leave > 0 && ctx.Err() != nil
 	c.end(&r, got)
 }

@@ -94,8 +94,9 @@ func run(ctx context.Context, s settings) (ok bool, err error) {
 	} else if err := os.WriteFile(s.report, []byte(text), 0o600); err != nil {
 		return false, err
 	}
-	for _, v := range c.violations {
+	violations := c.violations()
+	for _, v := range violations {
 		fmt.Fprintln(os.Stderr, "soak: VIOLATION:", v)
 	}
-	return len(c.violations) == 0, ctx.Err()
+	return len(violations) == 0, ctx.Err()
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,25 +31,27 @@ type pod struct {
 	ill    bool // the script's
 
 	mu     sync.Mutex
-	faults []time.Time // when connections were broken, for duplicates
+	breaks []span // when its connections were broken
 }
 
-func (p *pod) broke() {
+// breaking notes when the pod's connections are broken by how.
+func (p *pod) breaking(how func()) {
+	began := time.Now()
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.faults = append(p.faults, time.Now())
+	p.breaks = append(p.breaks, span{began, began.Add(time.Hour)})
+	k := len(p.breaks) - 1
+	p.mu.Unlock()
+	how()
+	p.mu.Lock()
+	p.breaks[k].to = time.Now()
+	p.mu.Unlock()
 }
 
-// brokeWithin reports whether a connection was broken between the times.
-func (p *pod) brokeWithin(from, to time.Time) bool {
+// brokeWithin reports whether its connections were broken in that time.
+func (p *pod) brokeWithin(s span) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, at := range p.faults {
-		if at.After(from) && at.Before(to) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.breaks, s.meets)
 }
 
 type pods struct {
@@ -115,7 +118,6 @@ func (p *pod) reply(r fakepod.Request, c *checker) fakepod.Reply {
 	case m == cutting && n%3 == 0:
 		reply.Cut, reply.At = fakepod.Reset, fakepod.HalfBody
 	case m == losing && n%3 == 0:
-		p.broke()
 		reply.Delay, reply.Cut = 150*time.Millisecond, fakepod.Reset
 	}
 	return reply

@@ -37,7 +37,8 @@ func report(s settings, took time.Duration, c *checker, sc *script, before, afte
 	line("| of these, ended by a reload before the handler saw them | %d |", f.unaccepted)
 	line("| until the headers, p50 and p99 | %v, %v |", quantile(f.firsts, 0.5), quantile(f.firsts, 0.99))
 	line("| until the end, p50 and p99 | %v, %v |", quantile(f.took, 0.5), quantile(f.took, 0.99))
-	line("| retries | %v; at most %.1f %% of the requests of 10 s |", f.retries, 100*f.worstBudget)
+	line("| retries | %s; at most %.1f %% of the requests of 10 s |", nonzero(f.retries), 100*f.worstBudget)
+	line("| further tries of prefill legs | %s |", nonzero(f.prefills))
 	line("| sent again on a fresh connection, within the 100 ms, after the pod had begun | %d |", f.twice)
 	line("| index, at most | %.0f of %d blocks |", f.blocks, ceiling)
 	line("| bodies, at most | %.1f MiB |", f.bodies/(1<<20))
@@ -46,14 +47,15 @@ func report(s settings, took time.Duration, c *checker, sc *script, before, afte
 	line("| after the last request | %v |", idle)
 	line("| scrapes during a reload, without a series of ours | %d |", f.bare)
 	line("| most seen in %d scrapes | %.0f goroutines, %.1f MiB resident |\n", f.scrapes, f.goroutines, f.resident/(1<<20))
-	if len(c.violations) == 0 {
-		line("Everything held: every accepted request ended once, and the client, the access log and (single mode) the counters agree on how;")
+	violations := c.violations()
+	if len(violations) == 0 {
+		line("Everything held: every accepted request ended once, and the client, the access log and the counters agree on how;")
 		line("gauges are back to zero; goroutines and memory have not grown; the index kept its ceiling; no request was")
 		line("generated twice but by the rule for reused connections; retries kept their budget.")
 		return b.String()
 	}
 	line("## Violations \n")
-	for _, v := range c.violations {
+	for _, v := range violations {
 		line("- %s", v)
 	}
 	return b.String()
@@ -65,4 +67,18 @@ func quantile(all []time.Duration, q float64) time.Duration {
 	}
 	sorted := slices.Sorted(slices.Values(all))
 	return sorted[int(q*float64(len(sorted)-1))].Round(time.Millisecond / 10)
+}
+
+// nonzero lists the counts that are not 0.
+func nonzero(m map[string]float64) string {
+	var parts []string
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		if m[k] != 0 {
+			parts = append(parts, fmt.Sprintf("%s %v", k, m[k]))
+		}
+	}
+	if len(parts) == 0 {
+		return "none"
+	}
+	return strings.Join(parts, ", ")
 }

@@ -15,7 +15,7 @@ type fault struct {
 func be(m manner) func(*pod) { return func(p *pod) { p.manner.Store(int32(m)) } }
 
 var faults = []fault{
-	{"crash and restart", func(p *pod) { p.broke(); p.Crash() }, func(p *pod) { _ = p.Restart() }},
+	{"crash and restart", func(p *pod) { p.breaking(p.Crash) }, func(p *pod) { _ = p.Restart() }},
 	{"hang", func(p *pod) { p.Freeze() }, func(p *pod) { p.Thaw() }},
 	{"flap", func(p *pod) { p.Healthy(false) }, func(p *pod) { p.Healthy(true) }},
 	{"slow", be(slow), be(normal)},
@@ -23,7 +23,7 @@ var faults = []fault{
 	{"loss before the answer", be(losing), be(normal)},
 	{"503", be(busy), be(normal)},
 	{"reset of reused connections", func(p *pod) { p.ResetOnReuse(true) }, func(p *pod) { p.ResetOnReuse(false) }},
-	{"all connections reset", func(p *pod) { p.broke(); p.ResetConns() }, func(*pod) {}},
+	{"all connections reset", func(p *pod) { p.breaking(p.ResetConns) }, func(*pod) {}},
 	{"idle connections closed", func(p *pod) { p.CloseIdle(20 * time.Millisecond) }, func(p *pod) { p.CloseIdle(0) }},
 }
 
@@ -65,11 +65,11 @@ func (s *script) run(ctx context.Context, until time.Time) {
 		if now.After(nextLoad) {
 			nextLoad = now.Add(time.Duration(10+s.rng.IntN(15)) * time.Second)
 			s.loads++
-			s.c.loading() // at its beginning and at its end
+			began := time.Now()
 			if err := s.caddy.reload(ctx); err != nil && ctx.Err() == nil {
 				s.c.violate("reload %d: %v", s.loads, err)
 			}
-			s.c.loading()
+			s.c.loaded(began)
 		}
 	}
 	heal(running, until.Add(time.Hour))
