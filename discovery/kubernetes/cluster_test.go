@@ -1,0 +1,232 @@
+package kubernetes
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/calinix/caddy-calinix/config"
+	"github.com/calinix/caddy-calinix/discovery/kubernetes/internal/apiserver"
+)
+
+// patience is how long a test waits for what takes milliseconds.
+const patience = 30 * time.Second
+
+// shared is the API server of all tests that do not stop it.
+var shared struct {
+	sync.Once
+	server *apiserver.Server
+}
+
+// namespaces numbers those that tests make.
+var namespaces struct {
+	sync.Mutex
+	n int
+}
+
+// cluster is a namespace of a test's own.
+type cluster struct {
+	*apiserver.Server
+	namespace string
+}
+
+// inCluster makes a namespace in the shared API server.
+func inCluster(t *testing.T) *cluster {
+	t.Helper()
+	shared.Do(func() { shared.server = apiserver.StartShared(t) })
+	return newCluster(t, shared.server)
+}
+
+func newCluster(t *testing.T, s *apiserver.Server) *cluster {
+	t.Helper()
+	namespaces.Lock()
+	namespaces.n++
+	c := &cluster{Server: s, namespace: fmt.Sprintf("test-%d", namespaces.n)}
+	namespaces.Unlock()
+	_, err := s.Admin.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.namespace}}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	return c
+}
+
+// service makes a Service, or replaces its labels and annotations.
+func (c *cluster) service(t *testing.T, name string, labels, annotations map[string]string) {
+	t.Helper()
+	services := c.Admin.CoreV1().Services(c.namespace)
+	svc := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels, Annotations: annotations},
+		Spec:       corev1.ServiceSpec{ClusterIP: "None", Ports: []corev1.ServicePort{{Name: "http", Port: 8000}}},
+	}
+	if known, err := services.Get(t.Context(), name, metav1.GetOptions{}); err == nil {
+		known.Labels, known.Annotations = labels, annotations
+		_, err = services.Update(t.Context(), known, metav1.UpdateOptions{})
+		require.NoError(t, err)
+		return
+	}
+	_, err := services.Create(t.Context(), svc, metav1.CreateOptions{})
+	require.NoError(t, err)
+}
+
+// pod makes the Pod that endpoints refer to.
+func (c *cluster) pod(t *testing.T, name string, labels map[string]string) {
+	t.Helper()
+	_, err := c.Admin.CoreV1().Pods(c.namespace).Create(t.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "engine", Image: "engine"}}},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
+}
+
+// endpoint is one of a slice; change it with the functions below.
+type endpoint = discoveryv1.Endpoint
+
+// at is a ready endpoint of a pod.
+func at(pod, address string) endpoint {
+	return endpoint{
+		Addresses:  []string{address},
+		Conditions: discoveryv1.EndpointConditions{Ready: new(true), Serving: new(true), Terminating: new(false)},
+		TargetRef:  &corev1.ObjectReference{Kind: "Pod", Name: pod},
+	}
+}
+
+// with sets the conditions of an endpoint.
+func with(e endpoint, ready, serving, terminating bool) endpoint {
+	e.Conditions = discoveryv1.EndpointConditions{Ready: &ready, Serving: &serving, Terminating: &terminating}
+	return e
+}
+
+// port is a port of a slice.
+func port(name string, number int32) discoveryv1.EndpointPort {
+	return discoveryv1.EndpointPort{Name: &name, Port: &number, Protocol: new(corev1.ProtocolTCP)}
+}
+
+// slice makes a Service's slice of endpoints, or replaces it.
+func (c *cluster) slice(t *testing.T, service, name string, ports []discoveryv1.EndpointPort, endpoints ...endpoint) {
+	t.Helper()
+	slices := c.Admin.DiscoveryV1().EndpointSlices(c.namespace)
+	family := discoveryv1.AddressTypeIPv4
+	if len(endpoints) > 0 && strings.Contains(endpoints[0].Addresses[0], ":") {
+		family = discoveryv1.AddressTypeIPv6
+	}
+	s := &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: service}},
+		AddressType: family, Ports: ports, Endpoints: endpoints,
+	}
+	if known, err := slices.Get(t.Context(), name, metav1.GetOptions{}); err == nil {
+		s.ResourceVersion = known.ResourceVersion
+		_, err = slices.Update(t.Context(), s, metav1.UpdateOptions{})
+		require.NoError(t, err)
+		return
+	}
+	_, err := slices.Create(t.Context(), s, metav1.CreateOptions{})
+	require.NoError(t, err)
+}
+
+var http8000 = []discoveryv1.EndpointPort{port("http", 8000)}
+
+// reports is a sink that keeps the newest report.
+type reports struct {
+	mu    sync.Mutex
+	pods  string // one pod after the other, "none yet" before the first report
+	fault string
+	news  chan struct{}
+}
+
+// Found implements discovery.Sink.
+func (r *reports) Found(pods []config.Pod) {
+	var all []string
+	for _, p := range pods {
+		text := p.ID + "=" + p.URL
+		if p.Draining != nil && *p.Draining {
+			text += ",draining"
+		}
+		if len(p.Models) > 0 {
+			text += ",models=" + strings.Join(p.Models, "+")
+		}
+		if p.Strategy != "" {
+			text += ",strategy=" + p.Strategy
+		}
+		if p.Node != "" || p.Zone != "" {
+			text += ",at=" + p.Node + "/" + p.Zone
+		}
+		all = append(all, text)
+	}
+	r.set(strings.Join(all, " "), "")
+}
+
+// Failing implements discovery.Sink.
+func (r *reports) Failing(err error) { r.set("", err.Error()) }
+
+func (r *reports) set(pods, fault string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if fault == "" {
+		r.pods = pods
+	}
+	r.fault = fault
+	select {
+	case r.news <- struct{}{}:
+	default:
+	}
+}
+
+// wait waits until the newest report is as wanted, and returns how long that took.
+func (r *reports) wait(t *testing.T, what string, is func(pods, fault string) bool) time.Duration {
+	t.Helper()
+	begin := time.Now()
+	deadline := time.After(patience)
+	for {
+		r.mu.Lock()
+		pods, fault := r.pods, r.fault
+		r.mu.Unlock()
+		if is(pods, fault) {
+			return time.Since(begin)
+		}
+		select {
+		case <-r.news:
+		case <-deadline:
+			t.Fatalf("want %s, have pods %q, fault %q", what, pods, fault)
+		}
+	}
+}
+
+// waitPods waits for these pods, and returns how long that took.
+func (r *reports) waitPods(t *testing.T, want ...string) time.Duration {
+	t.Helper()
+	text := strings.Join(want, " ")
+	return r.wait(t, text, func(pods, fault string) bool { return pods == text && fault == "" })
+}
+
+// watch runs a source with the administrator's credentials, or others.
+func (c *cluster) watch(t *testing.T, s *Source, token ...string) *reports {
+	t.Helper()
+	s.Kubeconfig = c.Kubeconfig(t, strings.Join(token, ""), c.namespace)
+	ctx, stop := caddy.NewContext(caddy.Context{Context: t.Context()})
+	require.NoError(t, s.Provision(ctx))
+	r := &reports{pods: "none yet", news: make(chan struct{}, 1)}
+	ended := make(chan struct{})
+	watching, cancel := context.WithCancel(t.Context())
+	go func() {
+		defer close(ended)
+		s.Watch(watching, r)
+	}()
+	t.Cleanup(func() { cancel(); <-ended; stop() })
+	return r
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if shared.server != nil {
+		shared.server.Close()
+	}
+	os.Exit(code)
+}

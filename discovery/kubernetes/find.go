@@ -1,0 +1,198 @@
+package kubernetes
+
+import (
+	"cmp"
+	"net"
+	"slices"
+	"strconv"
+
+	"go.uber.org/zap"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/calinix/caddy-calinix/config"
+)
+
+// find works out the pods from the copies.
+func (w *watcher) find() []config.Pod {
+	services := map[string]*corev1.Service{}
+	for _, svc := range list[*corev1.Service](w.services) {
+		services[svc.Name] = svc
+	}
+	var chosen map[string]*corev1.Pod // nil: all
+	if w.pods != nil {
+		chosen = map[string]*corev1.Pod{}
+		for _, p := range list[*corev1.Pod](w.pods) {
+			chosen[p.Name] = p
+		}
+	}
+	slicesOf := list[*discoveryv1.EndpointSlice](w.slices)
+	slices.SortFunc(slicesOf, func(a, b *discoveryv1.EndpointSlice) int { return cmp.Compare(a.Name, b.Name) })
+	j := joined{source: w.source, byID: map[string]*config.Pod{}}
+	for _, slice := range slicesOf {
+		svc := services[slice.Labels[discoveryv1.LabelServiceName]]
+		if svc == nil {
+			continue // of another Service, or of one that is gone
+		}
+		for i := range slice.Endpoints {
+			e := &slice.Endpoints[i]
+			if chosen != nil && (e.TargetRef == nil || chosen[e.TargetRef.Name] == nil) {
+				continue
+			}
+			j.endpoint(svc, slice, e, chosen)
+		}
+	}
+	return j.list()
+}
+
+// joined puts the endpoints of several slices and Services together: a pod may be
+// in more than one of them, for a while or for good.
+type joined struct {
+	source *Source
+	byID   map[string]*config.Pod
+}
+
+// list returns the pods, ordered by their ids.
+func (j *joined) list() []config.Pod {
+	pods := make([]config.Pod, 0, len(j.byID))
+	for _, p := range j.byID {
+		pods = append(pods, *p)
+	}
+	slices.SortFunc(pods, func(a, b config.Pod) int { return cmp.Compare(a.ID, b.ID) })
+	return pods
+}
+
+// endpoint adds an endpoint of a slice.
+func (j *joined) endpoint(svc *corev1.Service, slice *discoveryv1.EndpointSlice, e *discoveryv1.Endpoint, chosen map[string]*corev1.Pod) {
+	ready, serving, terminating := conditions(e)
+	draining := terminating && serving
+	if len(e.Addresses) == 0 || !ready && !draining {
+		return
+	}
+	for _, port := range j.ports(slice) {
+		p := config.Pod{
+			ID:  j.id(e, port),
+			URL: j.scheme(port) + "://" + net.JoinHostPort(e.Addresses[0], strconv.Itoa(int(*port.Port))),
+		}
+		if draining {
+			p.Draining = new(true)
+		}
+		if e.NodeName != nil {
+			p.Node = *e.NodeName
+		}
+		if e.Zone != nil {
+			p.Zone = *e.Zone
+		}
+		model := svc.Labels[j.source.ModelLabel]
+		if e.TargetRef != nil && chosen[e.TargetRef.Name] != nil && model == "" {
+			model = chosen[e.TargetRef.Name].Labels[j.source.ModelLabel]
+		}
+		if model != "" {
+			p.Models = []string{model}
+		}
+		p.Strategy = j.strategy(svc)
+		j.add(&p)
+	}
+}
+
+// conditions reads an endpoint's conditions; unknown means ready, serving and not
+// terminating (discovery.k8s.io/v1).
+func conditions(e *discoveryv1.Endpoint) (ready, serving, terminating bool) {
+	or := func(b *bool, unknown bool) bool {
+		if b == nil {
+			return unknown
+		}
+		return *b
+	}
+	c := e.Conditions
+	terminating = or(c.Terminating, false)
+	// Services that publish addresses that are not ready call terminating ones ready.
+	return or(c.Ready, true) && !terminating, or(c.Serving, true), terminating
+}
+
+// ports returns those of a slice on which the engines listen.
+func (j *joined) ports(slice *discoveryv1.EndpointSlice) []discoveryv1.EndpointPort {
+	var out []discoveryv1.EndpointPort
+	for _, p := range slice.Ports {
+		if p.Port == nil || p.Protocol != nil && *p.Protocol != corev1.ProtocolTCP {
+			continue
+		}
+		name := ""
+		if p.Name != nil {
+			name = *p.Name
+		}
+		if len(j.source.Ports) == 0 || slices.Contains(j.source.Ports, strconv.Itoa(int(*p.Port))) || name != "" && slices.Contains(j.source.Ports, name) {
+			out = append(out, p)
+		}
+	}
+	if len(j.source.Ports) == 0 && len(out) > 1 {
+		j.source.logger.Warn("a Service has several ports and none was asked for, the first is taken: give ports",
+			zap.String("slice", slice.Name))
+		out = out[:1]
+	}
+	return out
+}
+
+// id names the pod of an endpoint.
+func (j *joined) id(e *discoveryv1.Endpoint, port discoveryv1.EndpointPort) string {
+	id := e.Addresses[0]
+	if e.TargetRef != nil && e.TargetRef.Kind == "Pod" {
+		id = e.TargetRef.Name
+	}
+	if len(j.source.Ports) > 1 {
+		id = net.JoinHostPort(id, strconv.Itoa(int(*port.Port)))
+	}
+	return id
+}
+
+func (j *joined) scheme(port discoveryv1.EndpointPort) string {
+	switch {
+	case j.source.Scheme != "":
+		return j.source.Scheme
+	case port.AppProtocol != nil && *port.AppProtocol == "https":
+		return "https"
+	default:
+		return "http"
+	}
+}
+
+// strategies are the values of the routing annotation.
+var strategies = map[string]string{
+	"session-affinity": "sessionAffinity",
+	"prefix":           "prefix",
+	"least-loaded":     "leastLoaded",
+}
+
+// strategy is the one that a Service asks for, "" for none.
+func (j *joined) strategy(svc *corev1.Service) string {
+	said, ok := svc.Annotations[j.source.RoutingAnnotation]
+	if !ok {
+		return ""
+	}
+	strategy, ok := strategies[said]
+	if !ok {
+		j.source.logger.Warn("an annotation has an unknown value and counts as absent: want session-affinity, prefix or least-loaded",
+			zap.String("service", svc.Name), zap.String("annotation", j.source.RoutingAnnotation), zap.String("value", said))
+	}
+	return strategy
+}
+
+// add joins a pod to what is known of it: it serves the models of all its
+// Services, and drains only if it is ready nowhere.
+func (j *joined) add(p *config.Pod) {
+	known := j.byID[p.ID]
+	if known == nil {
+		j.byID[p.ID] = p
+		return
+	}
+	if p.Draining == nil {
+		known.Draining = nil
+	}
+	for _, m := range p.Models {
+		if !slices.Contains(known.Models, m) {
+			known.Models = append(known.Models, m)
+		}
+	}
+	slices.Sort(known.Models)
+	known.Strategy = cmp.Or(known.Strategy, p.Strategy)
+}

@@ -1,0 +1,161 @@
+package kubernetes
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/calinix/caddy-calinix/discovery"
+)
+
+// watcher keeps copies of the Services, their slices of endpoints and, where labels
+// of pods are asked for, the pods, and tells the sink what follows from them
+// whenever one changes.
+type watcher struct {
+	source *Source
+	sink   discovery.Sink
+
+	services, slices, pods cache.SharedIndexInformer // pods is nil if labels do not matter
+	factories              []informers.SharedInformerFactory
+
+	changed chan struct{}         // has room for one: that there is something new
+	fault   atomic.Pointer[error] // of the last request to the API server, nil if it answered
+}
+
+// resync is how often everything is looked at although nothing has changed.
+const resync = 10 * time.Minute
+
+func newWatcher(s *Source, sink discovery.Sink) *watcher {
+	w := &watcher{source: s, sink: sink, changed: make(chan struct{}, 1)}
+	services := w.factory(func(o *metav1.ListOptions) {
+		if s.Service != "" {
+			o.FieldSelector = fields.OneTermEqualSelector("metadata.name", s.Service).String()
+		}
+		o.LabelSelector = s.services.String()
+	})
+	slices := w.factory(func(o *metav1.ListOptions) {
+		if s.Service != "" {
+			o.LabelSelector = labels.Set{discoveryv1.LabelServiceName: s.Service}.String()
+		} else {
+			o.LabelSelector = discoveryv1.LabelServiceName
+		}
+	})
+	w.services = w.prepare(services.Core().V1().Services().Informer())
+	w.slices = w.prepare(slices.Discovery().V1().EndpointSlices().Informer())
+	if s.pods != nil {
+		pods := w.factory(func(o *metav1.ListOptions) { o.LabelSelector = s.pods.String() })
+		w.pods = w.prepare(pods.Core().V1().Pods().Informer())
+	}
+	return w
+}
+
+// factory makes informers of what a selection of the namespace's objects is.
+func (w *watcher) factory(tweak func(*metav1.ListOptions)) informers.SharedInformerFactory {
+	f := informers.NewSharedInformerFactoryWithOptions(w.source.client, resync,
+		informers.WithNamespace(w.source.Namespace), informers.WithTweakListOptions(tweak))
+	w.factories = append(w.factories, f)
+	return f
+}
+
+// signal makes run look at what there is.
+func (w *watcher) signal() {
+	select {
+	case w.changed <- struct{}{}:
+	default: // one is waiting, which will see this change too
+	}
+}
+
+// answered takes what the tap tells.
+func (w *watcher) answered(err error) {
+	if err != nil {
+		w.fault.Store(&err)
+		w.signal()
+	} else if w.fault.Swap(nil) != nil {
+		w.signal() // the sink is to know that all is well
+	}
+}
+
+// prepare makes an informer signal its changes.
+func (w *watcher) prepare(i cache.SharedIndexInformer) cache.SharedIndexInformer {
+	// These fail only for informers that run already.
+	_, _ = i.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { w.signal() },
+		UpdateFunc: func(_, _ any) { w.signal() },
+		DeleteFunc: func(any) { w.signal() },
+	})
+	// The tap tells of failures; the handler that is used without one logs them on
+	// the standard error output.
+	_ = i.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {})
+	_ = i.SetTransform(trim)
+	return i
+}
+
+// trim drops what nobody reads of an object and can be large.
+func trim(obj any) (any, error) {
+	if o, ok := obj.(metav1.Object); ok {
+		o.SetManagedFields(nil)
+	}
+	if p, ok := obj.(*corev1.Pod); ok {
+		p.Spec, p.Status = corev1.PodSpec{}, corev1.PodStatus{}
+	}
+	return obj, nil
+}
+
+func (w *watcher) run(ctx context.Context) {
+	told := w.answered
+	w.source.told.Store(&told)
+	for _, f := range w.factories {
+		f.Start(ctx.Done())
+	}
+	defer func() {
+		for _, f := range w.factories {
+			f.Shutdown()
+		}
+	}()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() {
+		// Where nothing is found nothing changes either.
+		if cache.WaitForCacheSync(ctx.Done(), w.synced) {
+			w.signal()
+		}
+	})
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.changed:
+			if err := w.fault.Load(); err != nil {
+				w.sink.Failing(*err)
+			} else if w.synced() {
+				w.sink.Found(w.find())
+			}
+		}
+	}
+}
+
+// synced tells whether all copies have been complete once.
+func (w *watcher) synced() bool {
+	return w.services.HasSynced() && w.slices.HasSynced() && (w.pods == nil || w.pods.HasSynced())
+}
+
+// list returns the objects of an informer's copy.
+func list[T any](i cache.SharedIndexInformer) []T {
+	objects := i.GetStore().List()
+	out := make([]T, 0, len(objects))
+	for _, o := range objects {
+		if t, ok := o.(T); ok {
+			out = append(out, t)
+		}
+	}
+	return out
+}

@@ -1,0 +1,167 @@
+package kubernetes
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	authv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/calinix/caddy-calinix/discovery/kubernetes/internal/apiserver"
+)
+
+// soon is within which a change is to be seen.
+const soon = time.Second
+
+// A Service is scaled from one pod to five, which no longer fit into one slice,
+// and back to two.
+func TestScale(t *testing.T) {
+	c := inCluster(t)
+	c.service(t, "llama", nil, nil)
+	r := c.watch(t, &Source{Service: "llama"})
+	r.waitPods(t)
+	seen := func(took time.Duration) {
+		t.Helper()
+		t.Logf("seen after %v", took)
+		assert.Less(t, took, soon)
+	}
+	c.slice(t, "llama", "llama-1", http8000, at("a", "10.0.0.1"))
+	seen(r.waitPods(t, "a=http://10.0.0.1:8000"))
+	c.slice(t, "llama", "llama-1", http8000, at("a", "10.0.0.1"), at("b", "10.0.0.2"), at("c", "10.0.0.3"))
+	c.slice(t, "llama", "llama-2", http8000, at("c", "10.0.0.3"), at("d", "10.0.0.4"), at("e", "10.0.0.5")) // c moves
+	seen(r.waitPods(t, "a=http://10.0.0.1:8000", "b=http://10.0.0.2:8000", "c=http://10.0.0.3:8000", "d=http://10.0.0.4:8000", "e=http://10.0.0.5:8000"))
+	c.slice(t, "llama", "llama-2", http8000)
+	c.slice(t, "llama", "llama-1", http8000, at("b", "10.0.0.2"), at("c", "10.0.0.3"))
+	seen(r.waitPods(t, "b=http://10.0.0.2:8000", "c=http://10.0.0.3:8000"))
+	require.NoError(t, c.Admin.CoreV1().Services(c.namespace).Delete(t.Context(), "llama", metav1.DeleteOptions{}))
+	seen(r.waitPods(t))
+}
+
+func TestConditions(t *testing.T) {
+	c := inCluster(t)
+	c.service(t, "llama", nil, nil)
+	r := c.watch(t, &Source{Service: "llama"})
+	unknown := at("unknown", "10.0.0.9")
+	unknown.Conditions.Ready, unknown.Conditions.Serving, unknown.Conditions.Terminating = nil, nil, nil
+	c.slice(t, "llama", "llama-1", http8000,
+		with(at("ready", "10.0.0.1"), true, true, false),
+		with(at("starting", "10.0.0.2"), false, false, false),
+		with(at("draining", "10.0.0.3"), false, true, true),
+		with(at("gone", "10.0.0.4"), false, false, true),
+		with(at("published", "10.0.0.5"), true, true, true), // publishNotReadyAddresses
+		unknown,
+	)
+	r.waitPods(t, "draining=http://10.0.0.3:8000,draining", "published=http://10.0.0.5:8000,draining",
+		"ready=http://10.0.0.1:8000", "unknown=http://10.0.0.9:8000")
+}
+
+func TestAddressesAndPorts(t *testing.T) {
+	c := inCluster(t)
+	c.service(t, "llama", nil, nil)
+	two := append(http8000[:1:1], port("metrics", 9000))
+	placed := at("a", "fd00::1")
+	placed.NodeName, placed.Zone = new("node-1"), new("zone-1")
+	nameless := at("", "fd00::2")
+	nameless.TargetRef = nil
+	c.slice(t, "llama", "llama-1", two, placed, nameless)
+	c.watch(t, &Source{Service: "llama", Ports: []string{"http"}}).
+		waitPods(t, "a=http://[fd00::1]:8000,at=node-1/zone-1", "fd00::2=http://[fd00::2]:8000")
+	c.watch(t, &Source{Service: "llama", Ports: []string{"9000"}, Scheme: "https"}).
+		waitPods(t, "a=https://[fd00::1]:9000,at=node-1/zone-1", "fd00::2=https://[fd00::2]:9000")
+	c.watch(t, &Source{Service: "llama", Ports: []string{"http", "metrics"}}).
+		waitPods(t, "[fd00::2]:8000=http://[fd00::2]:8000", "[fd00::2]:9000=http://[fd00::2]:9000",
+			"a:8000=http://[fd00::1]:8000,at=node-1/zone-1", "a:9000=http://[fd00::1]:9000,at=node-1/zone-1")
+	c.watch(t, &Source{Service: "llama"}).waitPods(t, "a=http://[fd00::1]:8000,at=node-1/zone-1", "fd00::2=http://[fd00::2]:8000")
+}
+
+// Models, strategies and roles come from labels and annotations, and follow them.
+func TestLabels(t *testing.T) {
+	c := inCluster(t)
+	c.service(t, "one", map[string]string{"flexinfer.ai/model": "llama", "tier": "chat"}, map[string]string{"flexinfer.ai/routing": "session-affinity"})
+	c.service(t, "two", map[string]string{"flexinfer.ai/model": "qwen", "tier": "chat"}, map[string]string{"flexinfer.ai/routing": "by-magic"})
+	c.service(t, "other", map[string]string{"tier": "batch"}, nil)
+	c.pod(t, "a", map[string]string{"llm-d.ai/role": "prefill"})
+	c.pod(t, "b", map[string]string{"llm-d.ai/role": "decode", "flexinfer.ai/model": "mistral"})
+	c.slice(t, "one", "one-1", http8000, at("a", "10.0.0.1"))
+	c.slice(t, "two", "two-1", http8000, at("a", "10.0.0.1"), at("b", "10.0.0.2"))
+	c.slice(t, "other", "other-1", http8000, at("b", "10.0.0.2"))
+
+	chat := c.watch(t, &Source{ServiceSelector: "tier=chat"})
+	chat.waitPods(t, "a=http://10.0.0.1:8000,models=llama+qwen,strategy=sessionAffinity", "b=http://10.0.0.2:8000,models=qwen")
+	c.watch(t, &Source{ServiceSelector: "tier=chat", PodSelector: "llm-d.ai/role=prefill"}).
+		waitPods(t, "a=http://10.0.0.1:8000,models=llama+qwen,strategy=sessionAffinity")
+	c.watch(t, &Source{ServiceSelector: "flexinfer.ai/model=llama"}).
+		waitPods(t, "a=http://10.0.0.1:8000,models=llama,strategy=sessionAffinity")
+	// a Service without a model leaves that to the pods
+	c.watch(t, &Source{Service: "other", PodSelector: "llm-d.ai/role"}).
+		waitPods(t, "b=http://10.0.0.2:8000,models=mistral")
+
+	c.service(t, "one", map[string]string{"flexinfer.ai/model": "llama-4", "tier": "chat"}, map[string]string{"flexinfer.ai/routing": "least-loaded"})
+	c.service(t, "two", map[string]string{"tier": "batch"}, nil)
+	assert.Less(t, chat.waitPods(t, "a=http://10.0.0.1:8000,models=llama-4,strategy=leastLoaded"), soon)
+}
+
+// A service account needs no more than the Role of docs/kubernetes.md, and one
+// without it is told what it lacks.
+func TestRights(t *testing.T) {
+	c := inCluster(t)
+	c.service(t, "llama", nil, nil)
+	c.slice(t, "llama", "llama-1", http8000, at("a", "10.0.0.1"))
+	c.pod(t, "a", map[string]string{"x": "y"})
+	account, err := c.Admin.CoreV1().ServiceAccounts(c.namespace).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "calinix"}}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	token, err := c.Admin.CoreV1().ServiceAccounts(c.namespace).CreateToken(t.Context(), account.Name, &authv1.TokenRequest{}, metav1.CreateOptions{})
+	require.NoError(t, err)
+
+	r := c.watch(t, &Source{Service: "llama", PodSelector: "x=y"}, token.Status.Token)
+	r.wait(t, "a refusal", func(_, fault string) bool {
+		return fault != "" && assert.Contains(t, fault, "the API server answered 403 Forbidden to GET /api")
+	})
+	apply(t, c, "rbac.yaml", metav1.ApplyOptions{FieldManager: "test"})
+	_, err = c.Admin.RbacV1().RoleBindings(c.namespace).Get(t.Context(), "calinix", metav1.GetOptions{})
+	require.NoError(t, err)
+	r.waitPods(t, "a=http://10.0.0.1:8000")
+}
+
+// While the API server is away the pods known last stay, and what changed in the
+// meantime is seen afterwards.
+func TestServerAway(t *testing.T) {
+	c := newCluster(t, apiserver.Start(t))
+	c.service(t, "llama", nil, nil)
+	c.slice(t, "llama", "llama-1", http8000, at("a", "10.0.0.1"))
+	r := c.watch(t, &Source{Service: "llama"})
+	r.waitPods(t, "a=http://10.0.0.1:8000")
+	c.Stop()
+	r.wait(t, "a failure", func(pods, fault string) bool { return fault != "" && pods == "a=http://10.0.0.1:8000" })
+	c.Restart(t)
+	r.waitPods(t, "a=http://10.0.0.1:8000")
+	c.slice(t, "llama", "llama-1", http8000, at("b", "10.0.0.2"))
+	r.waitPods(t, "b=http://10.0.0.2:8000")
+}
+
+// A source that starts while the API server is away finds its pods later.
+func TestStartWithoutServer(t *testing.T) {
+	c := newCluster(t, apiserver.Start(t))
+	c.service(t, "llama", nil, nil)
+	c.slice(t, "llama", "llama-1", http8000, at("a", "10.0.0.1"))
+	c.Stop()
+	r := c.watch(t, &Source{Service: "llama"})
+	r.wait(t, "a failure", func(pods, fault string) bool { return fault != "" && pods == "none yet" })
+	c.Restart(t)
+	r.waitPods(t, "a=http://10.0.0.1:8000")
+}
+
+func TestRefusedSettings(t *testing.T) {
+	for want, s := range map[string]*Source{
+		"want either a service":    {},
+		"service_selector":         {ServiceSelector: "a in"},
+		"pod_selector":             {Service: "a", PodSelector: "=="},
+		"want http or https":       {Service: "a", Scheme: "ftp"},
+		"want either a service, b": {Service: "a", ServiceSelector: "b"},
+	} {
+		assert.ErrorContains(t, s.settle(), want)
+	}
+}
