@@ -278,10 +278,11 @@ func (c *checker) request(id string, r *record) {
 	}
 	for k, g := range r.generations[:max(0, len(r.generations)-1)] {
 		// Only the end of a reused connection, within 100 ms after the request was
-		// written, lets it be sent once more, to the same pod. The pod had the
-		// request after that, so that the end came within 100 ms of this.
+		// written, lets it be sent once more: to the same pod, or elsewhere if that
+		// is gone. The pod had the request after that, so that the end came within
+		// 100 ms of this.
 		next := r.generations[k+1]
-		if !g.reused || next.pod != g.pod || k > 0 || !g.pod.brokeWithin(span{g.at, g.at.Add(100 * time.Millisecond)}) {
+		if !g.reused || k > 0 || !g.pod.brokeWithin(span{g.at, g.at.Add(100 * time.Millisecond)}, next.pod != g.pod) {
 			c.requestLocked("two generations, at %s and %v later at %s: %s", g.pod.Name, next.at.Sub(g.at), next.pod.Name, told)
 		}
 		f.twice++

@@ -31,14 +31,15 @@ type pod struct {
 	ill    bool // the script's
 
 	mu     sync.Mutex
-	breaks []span // when its connections were broken
+	breaks []breakage
 }
 
-// breaking notes when the pod's connections are broken by how.
-func (p *pod) breaking(how func()) {
+// breaking notes when the pod's connections are broken by how, which gone says has
+// ended the pod too.
+func (p *pod) breaking(how func(), gone bool) {
 	began := time.Now()
 	p.mu.Lock()
-	p.breaks = append(p.breaks, span{began, began.Add(time.Hour)})
+	p.breaks = append(p.breaks, breakage{span{began, began.Add(time.Hour)}, gone})
 	k := len(p.breaks) - 1
 	p.mu.Unlock()
 	how()
@@ -47,11 +48,18 @@ func (p *pod) breaking(how func()) {
 	p.mu.Unlock()
 }
 
-// brokeWithin reports whether its connections were broken in that time.
-func (p *pod) brokeWithin(s span) bool {
+// brokeWithin reports whether its connections were broken in that time; gone asks
+// for the pod's end.
+func (p *pod) brokeWithin(s span, gone bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.ContainsFunc(p.breaks, s.meets)
+	return slices.ContainsFunc(p.breaks, func(b breakage) bool { return s.meets(b.span) && (b.gone || !gone) })
+}
+
+// breakage is when a pod's connections were broken, and whether it was gone then.
+type breakage struct {
+	span
+	gone bool
 }
 
 type pods struct {
