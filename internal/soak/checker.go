@@ -184,6 +184,14 @@ func (c *checker) generation(id string, g generation) {
 	rec.generations = append(rec.generations, g)
 }
 
+// least has the smaller figures of the two: what leaks shows under load and after it,
+// while what a busy machine's queue of requests takes is gone when they have ended.
+func least(a, b measured) measured {
+	return measured{
+		goroutines: min(a.goroutines, b.goroutines), heap: min(a.heap, b.heap), resident: min(a.resident, b.resident), rate: a.rate,
+	}
+}
+
 // compare says whether the process takes more at the end than when it was warm.
 func (c *checker) compare(before, after measured) {
 	if after.goroutines > before.goroutines*5/4+50 {

@@ -86,7 +86,7 @@ func run(ctx context.Context, s settings) (ok bool, err error) {
 	if err := caddy.stop(); err != nil {
 		c.violate("the process: %v", err)
 	}
-	c.compare(before, after)
+	c.compare(before, least(after, idle))
 	c.account(last)
 	text := report(s, time.Since(began), c, script, before, after, idle)
 	if s.report == "" {
