@@ -62,7 +62,7 @@ type Source struct {
 
 	services, pods labels.Selector // pods is nil for all
 	client         kubernetes.Interface
-	told           atomic.Pointer[func(error)] // see tap
+	told           atomic.Pointer[func(path string, err error)] // see tap
 	logger         *zap.Logger
 }
 

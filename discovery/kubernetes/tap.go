@@ -12,9 +12,9 @@ import (
 // and keep most failures to themselves.
 type tap struct {
 	next http.RoundTripper
-	// told is called with nil when the API server has answered. It is set before
-	// the first request.
-	told *atomic.Pointer[func(error)]
+	// told is called with the path of a request and how it failed, nil if it was
+	// answered. It is set before the first request.
+	told *atomic.Pointer[func(path string, err error)]
 }
 
 // RoundTrip implements [http.RoundTripper].
@@ -27,12 +27,12 @@ func (t tap) RoundTrip(r *http.Request) (*http.Response, error) {
 	switch {
 	case errors.Is(err, context.Canceled):
 	case err != nil:
-		(*told)(fmt.Errorf("asking the API server: %w", err))
+		(*told)(r.URL.Path, fmt.Errorf("asking the API server: %w", err))
 	case resp.StatusCode == http.StatusGone: // too old a version; the informer lists anew
 	case resp.StatusCode >= http.StatusBadRequest:
-		(*told)(fmt.Errorf("the API server answered %s to %s %s", resp.Status, r.Method, r.URL.Path))
+		(*told)(r.URL.Path, fmt.Errorf("the API server answered %s to %s %s", resp.Status, r.Method, r.URL.Path))
 	default:
-		(*told)(nil)
+		(*told)(r.URL.Path, nil)
 	}
 	return resp, err
 }

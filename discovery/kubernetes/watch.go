@@ -2,8 +2,9 @@ package kubernetes
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,22 +28,24 @@ type watcher struct {
 	services, slices, pods cache.SharedIndexInformer // pods is nil if labels do not matter
 	factories              []informers.SharedInformerFactory
 
-	changed chan struct{}         // has room for one: that there is something new
-	fault   atomic.Pointer[error] // of the last request to the API server, nil if it answered
+	changed chan struct{} // has room for one: that there is something new
+
+	mu     sync.Mutex
+	faults map[string]error // of the last request of an informer, by its path
 }
 
 // resync is how often everything is looked at although nothing has changed.
 const resync = 10 * time.Minute
 
 func newWatcher(s *Source, sink discovery.Sink) *watcher {
-	w := &watcher{source: s, sink: sink, changed: make(chan struct{}, 1)}
+	w := &watcher{source: s, sink: sink, changed: make(chan struct{}, 1), faults: map[string]error{}}
 	services := w.factory(func(o *metav1.ListOptions) {
 		if s.Service != "" {
 			o.FieldSelector = fields.OneTermEqualSelector("metadata.name", s.Service).String()
 		}
 		o.LabelSelector = s.services.String()
 	})
-	slices := w.factory(func(o *metav1.ListOptions) {
+	endpoints := w.factory(func(o *metav1.ListOptions) {
 		if s.Service != "" {
 			o.LabelSelector = labels.Set{discoveryv1.LabelServiceName: s.Service}.String()
 		} else {
@@ -50,7 +53,7 @@ func newWatcher(s *Source, sink discovery.Sink) *watcher {
 		}
 	})
 	w.services = w.prepare(services.Core().V1().Services().Informer())
-	w.slices = w.prepare(slices.Discovery().V1().EndpointSlices().Informer())
+	w.slices = w.prepare(endpoints.Discovery().V1().EndpointSlices().Informer())
 	if s.pods != nil {
 		pods := w.factory(func(o *metav1.ListOptions) { o.LabelSelector = s.pods.String() })
 		w.pods = w.prepare(pods.Core().V1().Pods().Informer())
@@ -75,13 +78,28 @@ func (w *watcher) signal() {
 }
 
 // answered takes what the tap tells.
-func (w *watcher) answered(err error) {
-	if err != nil {
-		w.fault.Store(&err)
+func (w *watcher) answered(path string, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, failing := w.faults[path]
+	switch {
+	case err != nil:
+		w.faults[path] = err
 		w.signal()
-	} else if w.fault.Swap(nil) != nil {
+	case failing:
+		delete(w.faults, path)
 		w.signal() // the sink is to know that all is well
 	}
+}
+
+// fault returns how one of the informers fails, nil if none does.
+func (w *watcher) fault() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.faults) == 0 {
+		return nil
+	}
+	return w.faults[slices.Min(slices.Collect(maps.Keys(w.faults)))] // the same as long as it fails
 }
 
 // prepare makes an informer signal its changes.
@@ -134,8 +152,8 @@ func (w *watcher) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-w.changed:
-			if err := w.fault.Load(); err != nil {
-				w.sink.Failing(*err)
+			if err := w.fault(); err != nil {
+				w.sink.Failing(err)
 			} else if w.synced() {
 				w.sink.Found(w.find())
 			}
