@@ -17,29 +17,30 @@ const module = "github.com/calinix/caddy-calinix"
 // mayImport lists, for each room, the rooms of ours that it may import. A room
 // that is not listed fails the test: whoever builds one decides where it stands.
 var mayImport = map[string][]string{
-	"chain":             {},
-	"config":            {},
-	"discovery":         {"config"},
-	"discovery/dns":     {"config", "discovery"},
-	"discovery/file":    {"config", "discovery"},
-	"dispatch":          {"prompt", "jsonedit", "internal/jsonscan"},
-	"enginesim":         {},
-	"fleet":             {"chain", "index", "selection", "outcome"},
-	"health":            {"fleet", "outcome"},
-	"index":             {"chain"},
-	"internal/jsonscan": {},
-	"jsonedit":          {"internal/jsonscan"},
-	"observe":           {},
-	"outcome":           {},
-	"prompt":            {"chain", "internal/jsonscan"},
-	"replay":            {"fleet", "index", "outcome", "selection"},
-	"retry":             {},
-	"scrape":            {},
-	"selection":         {"index"},
+	"chain":                {},
+	"config":               {},
+	"discovery":            {"config"},
+	"discovery/dns":        {"config", "discovery"},
+	"discovery/kubernetes": {"config", "discovery"},
+	"discovery/file":       {"config", "discovery"},
+	"dispatch":             {"prompt", "jsonedit", "internal/jsonscan"},
+	"enginesim":            {},
+	"fleet":                {"chain", "index", "selection", "outcome"},
+	"health":               {"fleet", "outcome"},
+	"index":                {"chain"},
+	"internal/jsonscan":    {},
+	"jsonedit":             {"internal/jsonscan"},
+	"observe":              {},
+	"outcome":              {},
+	"prompt":               {"chain", "internal/jsonscan"},
+	"replay":               {"fleet", "index", "outcome", "selection"},
+	"retry":                {},
+	"scrape":               {},
+	"selection":            {"index"},
 }
 
 // harnesses are for tests and measuring; they may import what they need.
-var harnesses = []string{"cmd", "internal/bench", "internal/cases", "internal/fakepod", "internal/house", "internal/soak", "internal/testcaddy", "internal/e2e"}
+var harnesses = []string{"cmd", "discovery/kubernetes/internal", "discovery/kubernetes/testserver", "internal/bench", "internal/cases", "internal/fakepod", "internal/house", "internal/soak", "internal/testcaddy", "internal/e2e"}
 
 func TestRoomsImportOnlyWhatTheyMay(t *testing.T) {
 	seen := map[string]bool{}
