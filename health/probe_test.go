@@ -88,7 +88,11 @@ func TestProbeOverSockets(t *testing.T) {
 		{"bad URL", "http://[::1", Failed, "missing ']' in host"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			limit := 20 * time.Second
+			if c.kind == Late {
+				limit = 300 * time.Millisecond
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			defer cancel()
 			r := h.Probe(ctx, Pod{ID: "p", URL: c.url})
 			if r.Kind != c.kind || !strings.Contains(r.Detail, c.detail) {

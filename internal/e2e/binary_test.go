@@ -142,7 +142,7 @@ func TestReloadCommand(t *testing.T) {
 	if _, stderr, status := command(t, dir, "reload"); status != 1 || !strings.Contains(stderr, "by_guess") || !strings.Contains(stderr, "Caddyfile:6") {
 		t.Errorf("a bad one: status %d, %s", status, stderr)
 	}
-	if got := policy(); got != "cacheAware" {
+	if got := policy(); got != "expectedTTFT" {
 		t.Errorf("after a refused reload the policy is %s", got)
 	}
 	write(t, dir, "Caddyfile", file("strategy least_loaded"))
