@@ -3,6 +3,7 @@ package calinix
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"strconv"
@@ -168,6 +169,9 @@ func (l *leg) run(proxy *reverseproxy.Handler, w http.ResponseWriter, r *http.Re
 func (l *leg) outcome(client context.Context, panicked any) outcome.Outcome {
 	gone := client.Err() != nil
 	switch {
+	case errors.Is(l.err, errStatusRetried):
+		// It goes on at another pod, even if the client has left since.
+		return outcome.OfStatus(l.kind, l.status)
 	case panicked == http.ErrAbortHandler && l.bodyErr != nil && !gone:
 		return outcome.Cut
 	case panicked == http.ErrAbortHandler:

@@ -243,8 +243,8 @@ func TestFullShard(t *testing.T) {
 		}
 		x.Register(epoch, 9, c, nil)
 	}
-	for range 8 {
-		register(1 << 17)
+	for range 1 << blockBits / MaxChain {
+		register(MaxChain)
 	}
 	if got := x.Blocks(); got != 1<<blockBits {
 		t.Fatalf("%d blocks in one shard, want %d", got, 1<<blockBits)

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/calinix/caddy-calinix/outcome"
 )
 
 // TestRoundTripVars: what a round trip leaves behind, such as a dial for which
@@ -28,5 +30,17 @@ func TestRoundTripVars(t *testing.T) {
 	caddyhttp.SetVar(trip, "own", 3)
 	if got := caddyhttp.GetVar(req.Context(), "own"); got != nil {
 		t.Errorf("a variable of the round trip is %v in the request", got)
+	}
+}
+
+// TestOutcomeOfRetriedStatus: a leg that is taken to another pod for its status
+// ended with that status, even if the client left a moment later.
+func TestOutcomeOfRetriedStatus(t *testing.T) {
+	client, leave := context.WithCancel(t.Context())
+	leave()
+	l := &leg{kind: outcome.Single, status: http.StatusServiceUnavailable, err: errStatusRetried}
+	want := outcome.OfStatus(outcome.Single, http.StatusServiceUnavailable)
+	if got := l.outcome(client, nil); got != want {
+		t.Errorf("outcome %v, want %v", got, want)
 	}
 }
