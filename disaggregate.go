@@ -5,9 +5,9 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp/headers"
 	"go.uber.org/zap"
 
 	"github.com/calinix/caddy-calinix/dispatch"
@@ -153,6 +153,14 @@ func (x *exchange) newTry(prefill, decode *fleet.Lease) *dispatch.Try {
 	}
 }
 
+// until returns the request's context with a time limit; 0 is none.
+func until(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	if limit <= 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, limit)
+}
+
 // readReply judges the answer of a prefill leg and takes from it what the
 // decode leg needs.
 func (x *exchange) readReply(ctx context.Context, l *leg, got *capture, out outcome.Outcome) (dispatch.Handover, outcome.Outcome) {
@@ -215,14 +223,6 @@ func (x *exchange) prefillFailed(out outcome.Outcome, l *leg, got *capture, repl
 	default:
 		x.finish(out, failure(outcome.Prefill, out, l.lease.Pod().ID))
 	}
-}
-
-// answerRules are the user's header rules for answers, nil without any.
-func (h *Handler) answerRules() *headers.RespHeaderOps {
-	if h.Proxy.Headers == nil {
-		return nil
-	}
-	return h.Proxy.Headers.Response
 }
 
 // decodeOnlyMark shows in x-calinix-route-policy that a prefill leg was given

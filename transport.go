@@ -2,18 +2,13 @@ package calinix
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"maps"
-	"net"
 	"net/http"
 	"net/http/httptrace"
-	"strings"
 	"time"
 
-	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 	"golang.org/x/net/http2"
@@ -38,90 +33,6 @@ const staleWindow = 100 * time.Millisecond
 type podTransport struct {
 	pooled *reverseproxy.HTTPTransport
 	fresh  *reverseproxy.HTTPTransport // same settings, never reuses a connection
-}
-
-// newPodTransport loads Caddy's HTTP transport from raw (JSON of
-// http.reverse_proxy.transport.http, may be empty) twice. withTLS makes https
-// pods possible where raw has no tls settings of its own.
-func newPodTransport(ctx caddy.Context, raw json.RawMessage, withTLS bool) (*podTransport, error) {
-	settings, err := transportSettings(raw, withTLS)
-	if err != nil {
-		return nil, err
-	}
-	pooled, err := loadTransport(ctx, settings)
-	if err != nil {
-		return nil, err
-	}
-	settings["keep_alive"] = map[string]any{"enabled": false}
-	fresh, err := loadTransport(ctx, settings)
-	if err != nil {
-		return nil, err
-	}
-	return &podTransport{pooled: pooled, fresh: fresh}, nil
-}
-
-// Defaults where the user said nothing. Caddy keeps idle connections for two
-// minutes, but vLLM (VLLM_HTTP_TIMEOUT_KEEP_ALIVE) and llama.cpp close theirs
-// after 5 s; one stream a connection makes Caddy's 32 idle ones too few for a
-// pod; a transport that adds Accept-Encoding would change the pod's answer.
-const (
-	defaultDialTimeout      = 3 * time.Second // Caddy's own, which it does not tell
-	defaultKeepAlive        = 4 * time.Second
-	defaultIdleConnsPerHost = 1024
-)
-
-// transportSettings merges our defaults below the user's settings.
-func transportSettings(raw json.RawMessage, withTLS bool) (map[string]any, error) {
-	settings := map[string]any{}
-	if len(raw) > 0 {
-		if err := json.Unmarshal(raw, &settings); err != nil {
-			return nil, fmt.Errorf("decoding transport: %w", err)
-		}
-	}
-	if p, ok := settings["protocol"]; ok && p != "http" {
-		return nil, fmt.Errorf("transport %q: pods speak HTTP, want transport http", p)
-	}
-	delete(settings, "protocol")
-	if _, ok := settings["proxy_protocol"]; ok {
-		return nil, errors.New("transport: proxy_protocol is not supported: probes have no client to tell of; X-Forwarded-For has the client's address")
-	}
-	setDefault(settings, "compression", false)
-	setDefault(settings, "versions", []string{"1.1"})
-	if withTLS {
-		setDefault(settings, "tls", map[string]any{})
-	}
-	if tls, ok := settings["tls"].(map[string]any); ok {
-		// A pod that accepts and never shakes hands is as gone as one that
-		// never accepts; without a limit its requests would wait for ever.
-		setDefault(settings, "dial_timeout", int64(defaultDialTimeout))
-		setDefault(tls, "handshake_timeout", settings["dial_timeout"])
-	}
-	keep, ok := settings["keep_alive"].(map[string]any)
-	if !ok {
-		keep = map[string]any{}
-		settings["keep_alive"] = keep
-	}
-	setDefault(keep, "idle_timeout", int64(defaultKeepAlive))
-	setDefault(keep, "max_idle_conns_per_host", defaultIdleConnsPerHost)
-	return settings, nil
-}
-
-func setDefault(m map[string]any, key string, value any) {
-	if _, ok := m[key]; !ok {
-		m[key] = value
-	}
-}
-
-func loadTransport(ctx caddy.Context, settings map[string]any) (*reverseproxy.HTTPTransport, error) {
-	raw, err := json.Marshal(settings)
-	if err != nil {
-		return nil, fmt.Errorf("encoding transport: %w", err)
-	}
-	mod, err := ctx.LoadModuleByID("http.reverse_proxy.transport.http", raw)
-	if err != nil {
-		return nil, fmt.Errorf("loading transport: %w", err)
-	}
-	return mod.(*reverseproxy.HTTPTransport), nil
 }
 
 // RoundTrip implements [http.RoundTripper]. The request's context must carry a
@@ -168,57 +79,6 @@ func (t *podTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 	}
 	return resp, nil
-}
-
-// shown are the headers whose values a log line about a leg may have, beside ours.
-// Every other one may be a credential, or a session's key, under a name that only
-// its sender knows; of those the line has the name.
-var shown = map[string]bool{
-	"Accept": true, "Accept-Encoding": true, "Accept-Language": true, "Connection": true, "Content-Encoding": true,
-	"Content-Length": true, "Content-Type": true, "Origin": true, "Te": true, "Traceparent": true, "Upgrade": true,
-	"User-Agent": true, "Via": true, "X-Forwarded-For": true, "X-Forwarded-Host": true, "X-Forwarded-Proto": true,
-	"X-Request-Id": true,
-}
-
-// hidden stands for the values of the others, as Caddy writes it.
-var hidden = []string{"REDACTED"}
-
-// loggable makes req what Caddy's log lines about this round trip may have of it.
-func loggable(req *http.Request) {
-	req.RequestURI, _, _ = strings.Cut(req.RequestURI, "?") // some put their key into the query
-	header, copied := req.Header, false
-	for name := range header {
-		if shown[name] || isOwnHeader(name) {
-			continue
-		}
-		if !copied {
-			req.Header, copied = maps.Clone(header), true
-		}
-		req.Header[name] = hidden
-	}
-}
-
-// notHTTP is an error about an answer that breaks HTTP's rules. What net/http
-// says of it quotes the answer, which no log line may have.
-type notHTTP struct{ error }
-
-// Error implements error.
-func (notHTTP) Error() string { return "the pod's answer is not HTTP" }
-
-// Unwrap returns the error.
-func (e notHTTP) Unwrap() error { return e.error }
-
-// tellable is err as a log line may have it. answering says that a part of an
-// answer had come.
-func tellable(err error, answering bool) error {
-	var op *net.OpError
-	var stream http2.StreamError
-	switch {
-	case !answering, errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, context.Canceled),
-		isTimeout(err), errors.As(err, &op), errors.As(err, &stream):
-		return err
-	}
-	return notHTTP{err}
 }
 
 // errStatusRetried ends an attempt whose status is in retryStatus while another
