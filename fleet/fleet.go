@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/calinix/caddy-calinix/index"
@@ -35,6 +36,8 @@ type Fleet struct {
 	// fitting is held while the index is told a pod's capacity. Taken before mu.
 	fitting sync.Mutex
 
+	models atomic.Pointer[models] // replaced under mu, read without
+
 	mu       sync.Mutex // guards all below
 	view     selection.View
 	role     [Roles]index.Bitmap // live pods by role
@@ -43,7 +46,6 @@ type Fleet struct {
 	slots    [selection.Slots]slot
 	byID     map[string]uint8 // live pods
 	sessions sessions
-	models   models
 	// reuse counts the pods that were put into slots. While it stays, what was
 	// learnt of a slot outside the lock is true of the pod that is there.
 	reuse uint64
@@ -108,6 +110,7 @@ func New(o Options) *Fleet {
 		sessions: newSessions(o.Sessions),
 		capacity: o.Capacity,
 	}
+	f.models.Store(new(models))
 	f.draws.Seed(o.Seed, 0)
 	for r := range f.turn {
 		f.turn[r] = math.MaxUint8 // the first turn is rank 0's
@@ -220,7 +223,7 @@ func (f *Fleet) clock(now time.Time) int64 {
 // picked. Guarded by mu.
 func (f *Fleet) state(a *Ask) selection.State {
 	return selection.State{
-		Role: f.role[a.Role], Other: f.models.others(a.Model), Up: f.up, Draining: f.draining,
+		Role: f.role[a.Role], Other: f.models.Load().others(a.Model), Up: f.up, Draining: f.draining,
 		Full: f.view.Full, Excluded: a.Exclude,
 	}
 }

@@ -7,18 +7,18 @@ import (
 	"github.com/calinix/caddy-calinix/selection"
 )
 
-// models says which pods serve which models. Guarded by Fleet.mu.
+// models says which pods serve which models. A table is never changed, only
+// replaced: a request asks for its model before it takes the fleet's lock.
 type models struct {
 	byName map[string]*modelPods
 	any    index.Bitmap // live pods that name no models: they take any
+	other  Service      // of every name that is not in byName
 }
 
 // modelPods are the pods that name a model.
 type modelPods struct {
-	pods index.Bitmap // live pods that name it
-	// strategy is the one that the first of these pods asks for, if has.
-	strategy selection.Strategy
-	has      bool
+	pods    index.Bitmap // live pods that name it
+	service Service
 }
 
 // Service is what is known of a model.
@@ -28,35 +28,24 @@ type Service struct {
 	Roles RoleSet
 	// Named says whether any pod names its models: if not, models choose no pods.
 	Named bool
-	// Strategy is the one that the model's pods ask for, if HasStrategy.
+	// Strategy is the one that the first of the model's pods asks for that asks
+	// for one, if HasStrategy.
 	Strategy    selection.Strategy
 	HasStrategy bool
 }
 
 // Serves returns what is known of a model, by the name that engines have for it.
-// Where no pod names its models every pod serves every model.
+// Where no pod names its models every pod serves every model. It takes no lock.
 func (f *Fleet) Serves(name []byte) Service {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	other := f.models.others(name)
-	s := Service{Named: len(f.models.byName) > 0}
-	for r := range f.role {
-		if !f.role[r].AndNot(other).Empty() {
-			s.Roles = s.Roles.With(Role(r))
-		}
+	m := f.models.Load()
+	if one := m.byName[string(name)]; one != nil {
+		return one.service
 	}
-	if m := f.models.byName[string(name)]; m != nil {
-		s.Strategy, s.HasStrategy = m.strategy, m.has
-	}
-	return s
+	return m.other
 }
 
-// NamesModels says whether any pod names its models.
-func (f *Fleet) NamesModels() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return len(f.models.byName) > 0
-}
+// NamesModels says whether any pod names its models. It takes no lock.
+func (f *Fleet) NamesModels() bool { return f.models.Load().other.Named }
 
 // SetModels notes which models the pod has said it serves. They count if the
 // configuration names none for it. It does nothing if the pod is gone.
@@ -81,7 +70,7 @@ func (s *slot) served() []string {
 
 // nameModels finds out anew which pods serve which models. Guarded by mu.
 func (f *Fleet) nameModels() {
-	m := models{byName: map[string]*modelPods{}}
+	m := &models{byName: map[string]*modelPods{}}
 	for _, slot := range f.ranked() {
 		s := &f.slots[slot]
 		names := s.served()
@@ -95,12 +84,26 @@ func (f *Fleet) nameModels() {
 				m.byName[name] = one
 			}
 			one.pods.Set(int(slot))
-			if !one.has {
-				one.strategy, one.has = s.pod.Strategy, s.pod.HasStrategy
+			if !one.service.HasStrategy {
+				one.service.Strategy, one.service.HasStrategy = s.pod.Strategy, s.pod.HasStrategy
 			}
 		}
 	}
-	f.models = m
+	m.other = Service{Roles: f.rolesOf(m.any), Named: len(m.byName) > 0}
+	for _, one := range m.byName {
+		one.service.Roles, one.service.Named = f.rolesOf(m.any.Or(one.pods)), true
+	}
+	f.models.Store(m)
+}
+
+// rolesOf returns the roles that the pods have. Guarded by mu.
+func (f *Fleet) rolesOf(pods index.Bitmap) (set RoleSet) {
+	for r := range f.role {
+		if !f.role[r].And(pods).Empty() {
+			set = set.With(Role(r))
+		}
+	}
+	return set
 }
 
 // others returns the pods that do not serve the model; none without a name, or if

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/calinix/caddy-calinix/outcome"
 	"github.com/calinix/caddy-calinix/selection"
@@ -126,6 +127,24 @@ func TestModelsByRole(t *testing.T) {
 		if got := f.Serves([]byte(tt.model)); got != tt.want {
 			t.Errorf("%s: %+v, want %+v", tt.model, got, tt.want)
 		}
+	}
+}
+
+// TestModelsTakeNoLock: a request asks for its model without waiting for the picks
+// of others.
+func TestModelsTakeNoLock(t *testing.T) {
+	f := fleetOf(t, single(1))
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	named := make(chan bool, 1)
+	go func() { named <- f.NamesModels() || f.Serves([]byte("m")).Named }()
+	select {
+	case got := <-named:
+		if got {
+			t.Error("a model is named")
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the question waits for the fleet's lock")
 	}
 }
 

@@ -112,6 +112,12 @@ func TestStress(t *testing.T) {
 			f.Forget()
 		}
 	})
+	change(4, func(rnd *rand.Rand, ref Ref, id string) {
+		f.SetModels(ref, []string{"common", id}[:rnd.IntN(3)])
+		if s := f.Serves([]byte("nobody's")); s.HasStrategy || !s.Named && s.Roles == 0 {
+			t.Errorf("a model that no pod names: %+v", s)
+		}
+	})
 	requests.Wait()
 	close(stop)
 	changes.Wait()
