@@ -3,10 +3,9 @@ package calinix
 import (
 	"context"
 	"fmt"
-	"io"
 	"math"
-	"net/http"
-	"sync"
+	"slices"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -60,33 +59,21 @@ func (b *balancer) askAgain() {
 // askModels asks every pod that is up and for which the configuration names no
 // models. One that does not answer keeps those that it last had.
 func (b *balancer) askModels(ctx context.Context, l *learner) {
-	places := make(chan struct{}, listAtOnce)
-	var wait sync.WaitGroup
-	for _, s := range b.fleet.Snapshot() {
-		if s.Declared || !s.Up {
-			continue
+	pods := slices.DeleteFunc(b.fleet.Snapshot(), func(s fleet.Status) bool { return s.Declared || !s.Up })
+	eachPod(pods, func(i int) {
+		names, err := l.ask(ctx, pods[i].URL)
+		if err != nil {
+			b.unlearnt(pods[i].ID, err)
+			return
 		}
-		wait.Go(func() {
-			places <- struct{}{}
-			defer func() { <-places }()
-			names, err := l.ask(ctx, s.URL)
-			if err != nil {
-				b.unlearnt(s, err)
-				return
-			}
-			b.fleet.SetModels(s.Ref, names)
-		})
-	}
-	wait.Wait()
+		b.fleet.SetModels(pods[i].Ref, names)
+	})
 }
 
 // unlearnt says that a pod did not tell its models.
-func (b *balancer) unlearnt(s fleet.Status, err error) {
-	b.mu.Lock()
-	logger := b.newest.logger
-	b.mu.Unlock()
-	if c := logger.Check(zap.DebugLevel, "pod did not tell its models"); c != nil {
-		c.Write(zap.String("balancer", b.name), zap.String("pod", s.ID), zap.Error(err))
+func (b *balancer) unlearnt(pod string, err error) {
+	if c := b.logger().Check(zap.DebugLevel, "pod did not tell its models"); c != nil {
+		c.Write(zap.String("balancer", b.name), zap.String("pod", pod), zap.Error(err))
 	}
 }
 
@@ -98,26 +85,13 @@ func (l *learner) ask(ctx context.Context, url string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+l.path, http.NoBody)
-	if err != nil {
-		return nil, err
-	}
-	req.Header = header
-	if host := header.Get("Host"); host != "" {
-		req.Host = host
-	}
-	resp, err := l.prober.transport.RoundTrip(req)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxModelList))
+	body, err := l.prober.transport.get(ctx, strings.TrimSuffix(url, "/")+l.path, header, maxModelList)
 	if err != nil {
 		return nil, err
 	}
 	items, ok := parseModels(body)
-	if resp.StatusCode != http.StatusOK || !ok {
-		return nil, fmt.Errorf("status %d, want a list of models", resp.StatusCode)
+	if !ok {
+		return nil, fmt.Errorf("%s answers with something else than a list of models", l.path)
 	}
 	names := make([]string, len(items))
 	for i, m := range items {

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -19,11 +18,10 @@ import (
 	"github.com/calinix/caddy-calinix/outcome"
 )
 
-// Bounds of asking pods for their models on behalf of a client: for how long, how
-// many at a time, and how long a list may be.
+// Bounds of asking pods for their models: for how long a client waits, and how long
+// a list may be.
 const (
 	listPatience = 2 * time.Second
-	listAtOnce   = 16
 	maxModelList = 4 << 20
 )
 
@@ -217,17 +215,8 @@ func (x *exchange) askPods(pods []fleet.Status, path string) []*capture {
 	ctx, cancel := context.WithTimeout(x.r.Context(), listPatience)
 	defer cancel()
 	answers := make([]*capture, len(pods))
-	places := make(chan struct{}, listAtOnce)
 	panics := make([]any, len(pods))
-	var wait sync.WaitGroup
-	for i := range pods {
-		wait.Go(func() {
-			places <- struct{}{}
-			defer func() { <-places }()
-			answers[i], panics[i] = x.askPod(ctx, &pods[i], path)
-		})
-	}
-	wait.Wait()
+	eachPod(pods, func(i int) { answers[i], panics[i] = x.askPod(ctx, &pods[i], path) })
 	for _, p := range panics {
 		if p != nil && p != http.ErrAbortHandler {
 			panic(p) // not a pod's doing

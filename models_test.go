@@ -364,8 +364,9 @@ func TestLearnedModelsOfPods(t *testing.T) {
 	ps[0].SetPath("/v1/models", list("base"))
 	ps[1].SetPath("/v1/models", list("base", "adapter"))
 	ps[2].SetPath("/v1/models", list("what it says"))
-	s := serve(t, "strategy round_robin\nhealth {\ninterval 1h\nheaders {\nAuthorization \"Bearer probe\"\n}\n}\nlearn_models {\nenabled\ninterval 50ms\n}\n"+
-		podsOf(ps, map[string]string{"c": "models small"}))
+	// The slash at the end of a pod's URL is not doubled.
+	keys := strings.Replace(podsOf(ps, map[string]string{"c": "models small"}), ps[1].URL, ps[1].URL+"/", 1)
+	s := serve(t, "strategy round_robin\nhealth {\ninterval 1h\nheaders {\nAuthorization \"Bearer probe\"\n}\n}\nlearn_models {\nenabled\ninterval 50ms\n}\n"+keys)
 	knows := func(want map[string]string) {
 		t.Helper()
 		s.WaitMetrics(t, fmt.Sprintf("pods to serve %v", want), func(testcaddy.Metrics) bool {
@@ -399,6 +400,6 @@ func TestLearnedModelsOfPods(t *testing.T) {
 	served("adapter", "a", "b")
 	// One that does not answer keeps what it had; a reload keeps it too.
 	ps[0].SetPath("/v1/models", fakepod.Reply{Status: 500})
-	s.reload(t, "strategy round_robin\n"+podsOf(ps, map[string]string{"c": "models small"}))
+	s.reload(t, "strategy round_robin\n"+keys)
 	served("adapter", "a", "b")
 }

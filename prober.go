@@ -16,7 +16,7 @@ import (
 // prober sends the probes of a configuration. The placeholders in its headers
 // are looked up for each probe, so that a token in a file ({file.…}) may change.
 type prober struct {
-	transport http.RoundTripper
+	transport *podTransport
 	endpoint  string
 	headers   map[string]string
 }

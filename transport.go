@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptrace"
 	"time"
@@ -184,7 +185,8 @@ func (b *legBody) Read(p []byte) (int, error) {
 // of the request has left then.
 func isDialError(err error) bool {
 	var dial reverseproxy.DialError
-	return errors.As(err, &dial)
+	var op *net.OpError // see podTransport.probe
+	return errors.As(err, &dial) || errors.As(err, &op) && op.Op == "dial"
 }
 
 // isTimeout reports whether err is a time limit that passed.

@@ -2,10 +2,7 @@ package calinix
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"sync"
 	"time"
 
@@ -23,8 +20,11 @@ type engineCache struct {
 // engineAge is how long an id is believed: no engine starts in less.
 const engineAge = 5 * time.Second
 
-// engineTimeout bounds the question.
-const engineTimeout = 3 * time.Second
+// engineTimeout and maxEngineAnswer bound the question and its answer.
+const (
+	engineTimeout   = 3 * time.Second
+	maxEngineAnswer = 1 << 20
+)
 
 func (c *engineCache) get(now time.Time) string {
 	c.mu.Lock()
@@ -53,21 +53,9 @@ func (h *Handler) engineOf(ctx context.Context, t *target) (id string, err error
 	}
 	ctx, cancel := context.WithTimeout(ctx, engineTimeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, t.peer.BootstrapURL(), nil)
-	if err != nil {
-		return "", err
-	}
-	resp, err := h.transport.pooled.RoundTrip(forProbe(req))
+	answer, err := h.transport.get(ctx, t.peer.BootstrapURL(), nil, maxEngineAnswer)
 	if err != nil {
 		return "", fmt.Errorf("asking the bootstrap server: %w", err)
-	}
-	defer resp.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
-	switch {
-	case err != nil:
-		return "", fmt.Errorf("asking the bootstrap server: %w", err)
-	case resp.StatusCode != http.StatusOK:
-		return "", errors.New("the bootstrap server answers with " + resp.Status)
 	}
 	if id, err = dispatch.ReadEngine(answer, t.peer.Rank); err != nil {
 		return "", err
