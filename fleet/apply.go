@@ -170,6 +170,7 @@ func (f *Fleet) apply(desired []Pod) (diff Diff, gone removed, err error) {
 	}
 	f.place()
 	f.nameModels()
+	f.stir()
 	return diff, gone, nil
 }
 

@@ -54,6 +54,9 @@ type Ask struct {
 	// TTFT are the constants of ExpectedTTFT; its prefill rate counts with every
 	// strategy, since others may look at the same pods. Zero: the defaults.
 	TTFT selection.TTFT
+	// Hold is set if the leg may be held, by what SetOverload says. Only
+	// ExpectedTTFT knows when.
+	Hold *Hold
 	// Whole says that the answer comes in one piece: its first byte will tell
 	// nothing of when the prompt was computed, and that is estimated.
 	Whole bool
@@ -75,12 +78,16 @@ var works = sync.Pool{New: func() any { return new(work) }}
 // reserved within the pick, so that of legs that begin at once each sees those
 // before it, the session is noted, and the chain is registered at the pod. l
 // must be new or ended. If no pod can be had the error is an *UnavailableError
-// and l is as before.
+// and l is as before; so it is if the leg is held (ErrHeld) or would be, but too
+// many are (ErrCrowded).
 //
 // The index is asked before the pick and told after it, without the lock. Two
 // legs with the same new prompt that begin at the same moment may so both find
 // nothing cached: the cost is one prompt computed twice.
 func (f *Fleet) Begin(now time.Time, a *Ask, l *Lease) error {
+	if a.Hold != nil {
+		return f.beginOrHold(now, a, l)
+	}
 	w := works.Get().(*work)
 	err := f.begin(now, a, l, w)
 	if err != nil || l.tail.work == nil {
@@ -110,6 +117,9 @@ func (f *Fleet) begin(now time.Time, a *Ask, l *Lease, w *work) error {
 			continue
 		}
 		slot, err := f.pick(now, a, w)
+		if a.Hold != nil {
+			err = f.admit(now, a, w, slot, err)
+		}
 		if err == nil {
 			f.lease(now, a, w, slot, l)
 		}

@@ -14,6 +14,8 @@ type Candidate struct {
 	Ref Ref
 	// Depth is how many leading blocks of the prompt the pod holds.
 	Depth int
+	// Wait is how long the pod is taken to compute what it has got.
+	Wait time.Duration
 	// The factors and the score, also of pods that are no candidates.
 	selection.Parts
 	// Filtered is why the pod is no candidate, "" if it is one.
@@ -73,6 +75,7 @@ func (f *Fleet) Explain(now time.Time, a *Ask) (all []Candidate, picked int) {
 		p := &f.slots[slot]
 		all = append(all, Candidate{
 			ID: p.pod.ID, Ref: Ref{slot, p.gen}, Depth: w.query.Depth(int(slot)),
+			Wait:     time.Duration(f.view.Wait(slot, w.request.Now)),
 			Parts:    selection.Explain(&f.view, &c, &w.request, slot),
 			Filtered: selection.Reason(&s, int(slot)),
 		})

@@ -21,6 +21,10 @@ type Options struct {
 	// Capacity says how large the pods' caches are; the zero value leaves what
 	// the index is told of that to others.
 	Capacity Capacity
+	// Alarm is asked to have Tick called at a time, or, for the zero time, at once;
+	// only what was asked last counts. It is called under the fleet's lock and must
+	// not call back. Without one no leg can be held.
+	Alarm func(at time.Time)
 	// Seed makes the draws of the strategy random repeatable; 0 takes a seed at
 	// random.
 	Seed uint64
@@ -54,8 +58,10 @@ type Fleet struct {
 	rings []ring // in the order of SetRings; replaced under applying too
 	// estimates has the legs whose first byte comes with the end of the answer.
 	estimates estimates
+	held      held
 	capacity  Capacity
 	base      time.Time // origin of the fleet's clock
+	alarm     func(at time.Time)
 }
 
 // slot is what is known of the pod in a slot and not read in scoring.
@@ -109,6 +115,10 @@ func New(o Options) *Fleet {
 		byID:     map[string]uint8{},
 		sessions: newSessions(o.Sessions),
 		capacity: o.Capacity,
+		alarm:    o.Alarm,
+	}
+	if f.alarm == nil {
+		f.alarm = func(time.Time) {}
 	}
 	f.models.Store(new(models))
 	f.draws.Seed(o.Seed, 0)
@@ -157,6 +167,7 @@ func (f *Fleet) SetUp(ref Ref, up, forget bool) {
 	known := s.life == live && s.gen == ref.Gen
 	if known {
 		setBit(&f.up, ref.Slot, up)
+		f.stir()
 		if forget {
 			s.memory++
 			s.doubt()
@@ -185,6 +196,7 @@ func (f *Fleet) Drain(id string, on bool) bool {
 		s.drained = drain
 	}
 	setBit(&f.draining, i, s.drains())
+	f.stir()
 	return true
 }
 

@@ -58,6 +58,7 @@ func (f *Fleet) SetModels(ref Ref, names []string) {
 	}
 	s.learned = slices.Clone(names)
 	f.nameModels()
+	f.stir()
 }
 
 // served returns the names of the models that the pod serves, none for any.

@@ -41,6 +41,9 @@ const (
 	Dropped
 	// NoPod: no pod of the role is up, or all of them are at their maxConns.
 	NoPod
+	// Overloaded: the pods were too busy for the request to be sent, and it was held
+	// for as long as it may be, or could not be held: too many are (overload).
+	Overloaded
 	// Rejected: Calinix itself refused the request before any pod was picked
 	// (bad mode header, body too large, no memory for it, unknown model).
 	Rejected

@@ -59,6 +59,7 @@ var table = [count]row{
 	Unsent:      {name: "unsent", undo: true},
 	Dropped:     {name: "dropped", undo: true},
 	NoPod:       {name: "no_pod", without: true, code: codeStatus, status: 503, pstatus: 503},
+	Overloaded:  {name: "overloaded", code: codeStatus, status: 503, pstatus: 503},
 	Rejected:    {name: "rejected", code: codeStatus, status: statusPassed, pstatus: statusPassed},
 }
 

@@ -1,6 +1,10 @@
 package selection
 
-import "math"
+import (
+	"math"
+
+	"github.com/calinix/caddy-calinix/index"
+)
 
 // Load is what one leg weighs at its pod, in estimated tokens of the engine.
 type Load struct {
@@ -30,8 +34,9 @@ const second = 1e9
 // maxWait keeps sums with a clock reading from overflowing: 30 years.
 const maxWait = 30 * 365 * 24 * 3600 * second
 
-// wait returns in how many nanoseconds so many tokens are computed.
-func wait(tokens int64, rate float64) int64 {
+// WorkTime returns in how many nanoseconds so many tokens are computed, rate tokens
+// a second.
+func WorkTime(tokens int64, rate float64) int64 {
 	return int64(math.Min(float64(tokens)*second/rate, maxWait))
 }
 
@@ -41,7 +46,7 @@ func (v *View) Queue(slot uint8, l Load, now int64, rate float64) {
 	q := &v.queues
 	q.prompts[slot] += l.Prompt
 	q.uncached[slot] += l.Uncached
-	q.empty[slot] = min(max(q.empty[slot], now)+wait(l.Uncached, rate), now+maxWait)
+	q.empty[slot] = min(max(q.empty[slot], now)+WorkTime(l.Uncached, rate), now+maxWait)
 }
 
 // Computed takes the prompt of a queued leg off what the pod has to compute, as
@@ -51,7 +56,7 @@ func (v *View) Queue(slot uint8, l Load, now int64, rate float64) {
 func (v *View) Computed(slot uint8, l Load, now int64, rate float64) {
 	q := &v.queues
 	q.uncached[slot] -= l.Uncached
-	q.empty[slot] = now + wait(q.uncached[slot], rate)
+	q.empty[slot] = now + WorkTime(q.uncached[slot], rate)
 }
 
 // Decode counts n more legs with prompts like l's that generate at the pod, or
@@ -69,6 +74,26 @@ func (v *View) ClearQueue(slot uint8) {
 	q := &v.queues
 	q.uncached[slot], q.empty[slot], q.prompts[slot] = 0, 0, 0
 	q.decoding[slot], q.decoders[slot] = 0, 0
+}
+
+// Wait returns how many nanoseconds from now on the pod still computes what it has
+// got.
+func (v *View) Wait(slot uint8, now int64) int64 { return max(0, v.queues.empty[slot]-now) }
+
+// Free says whether there is a pod among c whose Wait is not above a bound, and when
+// the next one's will have fallen so far by time alone; math.MaxInt64: none's.
+func (v *View) Free(c *index.Bitmap, now, above int64) (free bool, next int64) {
+	next = math.MaxInt64
+	for w, b := range c {
+		for ; b != 0; b &= b - 1 {
+			if at := v.queues.empty[slotAt(w, b)] - above; at > now {
+				next = min(next, at)
+			} else {
+				free = true
+			}
+		}
+	}
+	return free, next
 }
 
 // Backlog is what a pod is believed to have to do, in estimated tokens.
