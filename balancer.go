@@ -36,6 +36,7 @@ type balancer struct {
 	bodies bodyMemory
 	pace   pace
 	models modelLoad
+	bell   *time.Timer // rings for the fleet's sake; idle while no request is held
 	// changed tells learn that pods or settings have changed.
 	changed chan struct{}
 
@@ -58,13 +59,18 @@ func loadBalancer(name string, s settings) (*balancer, error) {
 		b := &balancer{
 			name:    name,
 			blocks:  blocks,
-			fleet:   fleet.New(fleet.Options{Index: blocks, Sessions: s.sessions, Capacity: s.capacity}),
 			changed: make(chan struct{}, 1),
 			chain:   s.chain,
 			newest:  s,
 			found:   finds{},
 			failing: map[string]bool{},
 		}
+		b.bell = time.AfterFunc(time.Hour, func() { b.fleet.Tick(wallClock()) })
+		b.bell.Stop()
+		b.fleet = fleet.New(fleet.Options{
+			Index: blocks, Sessions: s.sessions, Capacity: s.capacity,
+			Alarm: func(at time.Time) { b.bell.Reset(time.Until(at)) },
+		})
 		b.health = health.New(b.fleet, b.turned)
 		return b, nil
 	})
@@ -148,6 +154,7 @@ func (b *balancer) apply(c *claim) error {
 	b.newest = c.settings
 	b.blocks.Configure(c.index)
 	b.fleet.SetCapacity(c.capacity)
+	b.fleet.SetOverload(c.overload)
 	b.fleet.Configure(c.sessions)
 	if b.chain != c.chain {
 		// Blocks of another size are blocks of another text.

@@ -76,6 +76,12 @@ func init() {
 //	        replicas     <number>
 //	        tau          <duration>
 //	    }
+//	    overload {
+//	        hold     <duration>
+//	        order    shortest
+//	        max_held <number>
+//	        timeout  <duration>
+//	    }
 //	    models {
 //	        <name> {
 //	            aliases       <name...>

@@ -50,12 +50,12 @@ func (x *exchange) disaggregate() {
 	}
 	prefill, decode, refused := x.pair()
 	if refused != nil {
-		if refused.leg == outcome.Prefill && x.h.decodeOnly {
+		if refused.leg == outcome.Prefill && refused.out == outcome.NoPod && x.h.decodeOnly {
 			x.alone(outcome.NoPod)
 			x.serve(outcome.Decode, fleet.Decode, x.whole, nil)
 			return
 		}
-		x.refuse(refused.leg, outcome.NoPod, refused.answer)
+		x.refuse(refused.leg, refused.out, refused.answer)
 		return
 	}
 	x.picked()
@@ -118,24 +118,26 @@ func badCoding(err error) *apiError {
 // refusal is a leg for which there is no pod.
 type refusal struct {
 	leg    outcome.Leg
+	out    outcome.Outcome
 	answer *apiError
 }
 
 // pair picks both pods before anything is sent, so that no prefill is computed
 // for which there is no decode pod.
 func (x *exchange) pair() (prefill, decode *fleet.Lease, refused *refusal) {
-	now := x.h.now()
 	ask := x.ask(fleet.Prefill, index.Bitmap{})
-	prefill, err := x.begin(now, &ask)
+	prefill, err := x.beginInTurn(&ask)
 	if err != nil {
-		return nil, nil, &refusal{outcome.Prefill, noPod(err)}
+		out, answer := unserved(err)
+		return nil, nil, &refusal{outcome.Prefill, out, answer}
 	}
+	now := x.h.now()
 	ask = x.ask(fleet.Decode, index.Bitmap{})
 	ask.Near, ask.HasNear = prefill.Ref(), true
 	decode, err = x.begin(now, &ask)
 	if err != nil {
 		prefill.End(now, outcome.Unsent)
-		return nil, nil, &refusal{outcome.Decode, noPod(err)}
+		return nil, nil, &refusal{outcome.Decode, outcome.NoPod, noPod(err)}
 	}
 	x.decided(prefill)
 	return prefill, decode, nil

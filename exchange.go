@@ -43,7 +43,8 @@ type exchange struct {
 	key      routingKey
 	prompt   bool // the chain is that of a prompt
 
-	read    time.Time // when the body had been read
+	read    time.Time     // when the body had been read
+	held    time.Duration // for which the request then waited for a pod; 0: it did not
 	leases  []*fleet.Lease
 	depth   int  // how much of the prompt the pod was known to hold that computes it
 	late    bool // all pods are picked that are to be picked at first

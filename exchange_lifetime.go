@@ -50,7 +50,7 @@ func (x *exchange) settle() {
 	x.settled.Do(func() {
 		if x.prompt && x.h.indexed {
 			for _, l := range x.leases {
-				l.Complete(x.read)
+				l.Complete(x.read.Add(x.held))
 			}
 			x.chain.Finish()
 			x.h.blocksHit.Add(float64(x.depth))

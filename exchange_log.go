@@ -26,6 +26,9 @@ func (x *exchange) log() {
 		}
 	}
 	extra.Add(zap.Int("calinix_depth", x.route.depth))
+	if x.held > 0 {
+		extra.Add(zap.Int64("calinix_held_ms", x.held.Milliseconds()))
+	}
 	if x.heard {
 		extra.Add(zap.Int64("calinix_prompt_tokens", x.said.Prompt))
 		extra.Add(zap.Int64("calinix_cached_tokens", x.said.Cached))

@@ -10,7 +10,7 @@ import (
 // choose takes a lease on the pod for the first leg of the request.
 func (x *exchange) choose(role fleet.Role) (*fleet.Lease, error) {
 	ask := x.ask(role, index.Bitmap{})
-	lease, err := x.begin(x.h.now(), &ask)
+	lease, err := x.beginInTurn(&ask)
 	if err != nil {
 		return nil, err
 	}
@@ -61,6 +61,6 @@ func (x *exchange) begin(now time.Time, a *fleet.Ask) (*fleet.Lease, error) {
 // decided enters the time of the decision; l is the lease on the pod that computes
 // the prompt.
 func (x *exchange) decided(l *fleet.Lease) {
-	x.h.decisionTime.Observe(x.h.now().Sub(x.read).Seconds())
+	x.h.decisionTime.Observe((x.h.now().Sub(x.read) - x.held).Seconds())
 	x.depth = l.Depth
 }

@@ -1,9 +1,11 @@
 package calinix
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
+	"time"
 
 	"github.com/calinix/caddy-calinix/fleet"
 	"github.com/calinix/caddy-calinix/index"
@@ -18,6 +20,7 @@ type explanation struct {
 	Chain      []string        `json:"chain"`            // block hashes in hex
 	Candidates []candidateJSON `json:"candidates"`
 	Pick       pickJSON        `json:"pick"`
+	Held       string          `json:"held,omitempty"` // why it would not be sent at once
 }
 
 // candidateJSON is one pod of a needed role, with its four factors before their
@@ -115,6 +118,9 @@ func (x *exchange) explainRole(out *explanation, role fleet.Role, near fleet.Ref
 		})
 		if i == picked {
 			pick, ref = c.ID, c.Ref
+			if x.mayHold(&ask) && c.Wait > time.Duration(*x.h.overload.Hold) {
+				out.Held = fmt.Sprintf("pod %s is busy for %v, more than %v", c.ID, c.Wait.Round(time.Millisecond), *x.h.overload.Hold)
+			}
 		}
 	}
 	return pick, ref

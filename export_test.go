@@ -20,6 +20,7 @@ func ForgetCounters(name string) {
 	for _, v := range []interface{ DeletePartialMatch(prometheus.Labels) int }{
 		shared.requests, shared.decisions, shared.prefixBlocks, shared.retries, shared.prefillFailures, shared.keys,
 		shared.fallbacks, shared.ringPicks, shared.podChanges, shared.refreshes, shared.cacheTokens,
+		shared.holds, shared.overloads,
 	} {
 		v.DeletePartialMatch(prometheus.Labels{"balancer": name})
 	}
@@ -36,6 +37,16 @@ func Running(name string) (n int) {
 			for _, role := range []outcome.Leg{outcome.Single, outcome.Prefill, outcome.Decode} {
 				n += s.Running[role]
 			}
+		}
+	}
+	return n
+}
+
+// Held returns how many requests a balancer holds.
+func Held(name string) (n int) {
+	for _, b := range allBalancers() {
+		if b.name == name {
+			n += b.fleet.Held()
 		}
 	}
 	return n

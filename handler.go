@@ -78,6 +78,7 @@ type Handler struct {
 	traits         dispatch.Traits
 	decodeOnly     bool
 	minUncached    int64
+	overload       *config.Overload // nil: nothing is held
 	adaptive       bool
 	prefillTimeout time.Duration
 	retries        int

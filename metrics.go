@@ -27,6 +27,8 @@ type metrics struct {
 	podChanges      *prometheus.CounterVec
 	refreshes       *prometheus.HistogramVec
 	cacheTokens     *prometheus.CounterVec
+	holds           *prometheus.HistogramVec
+	overloads       *prometheus.CounterVec
 }
 
 // shared is the one instance: balancers of several configurations of one
@@ -89,6 +91,15 @@ func newMetrics() *metrics {
 			Name: "calinix_cache_tokens_total",
 			Help: "Tokens of answered prompts: prompt, all of them; available, what the pod that held most was known to hold; captured, what the pod that was picked was known to hold; and of those of which its engine has said so: expected, as captured, and delivered, what the engine has found in its cache.",
 		}, []string{"balancer", "stage", "pod"}),
+		holds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "calinix_hold_seconds",
+			Help:    "Time for which requests were held because the pods were too busy, by those that were.",
+			Buckets: []float64{0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 60},
+		}, []string{"balancer"}),
+		overloads: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "calinix_overload_refusals_total",
+			Help: "Requests that were refused because the pods were too busy, by why they were not held (any longer): crowded or timeout.",
+		}, []string{"balancer", "reason"}),
 	}
 }
 
@@ -116,7 +127,7 @@ func modelLabels(models []string) []string {
 func (m *metrics) register(reg *prometheus.Registry) error {
 	for _, c := range []prometheus.Collector{
 		m.requests, m.decisions, m.prefixBlocks, m.retries, m.prefillFailures, m.prefillUnused, m.prefillsSkipped, m.keys, m.fallbacks, m.ringPicks,
-		m.podChanges, m.refreshes, m.cacheTokens,
+		m.podChanges, m.refreshes, m.cacheTokens, m.holds, m.overloads,
 		gauges{},
 	} {
 		if err := reg.Register(c); err != nil {
@@ -150,6 +161,7 @@ var (
 	ringChanges = prometheus.NewDesc("calinix_ring_changes_total", "How often the pods on the ring of hashes have changed.", []string{"balancer", "virtual_nodes"}, nil)
 	ringMoved   = prometheus.NewDesc("calinix_ring_moved_ratio_total", "Shares of all keys that these changes moved to another pod, added up: 1 is all keys once.", []string{"balancer", "virtual_nodes"}, nil)
 	bodyBytes   = prometheus.NewDesc("calinix_body_bytes", "Bytes that are reserved for request bodies, of bodyMemoryBytes.", []string{"balancer"}, nil)
+	held        = prometheus.NewDesc("calinix_held", "Requests that are held now because the pods are too busy.", []string{"balancer"}, nil)
 	indexBytes  = prometheus.NewDesc("calinix_index_bytes", "Memory of the prefix index in bytes.", []string{"balancer"}, nil)
 )
 
@@ -171,6 +183,7 @@ func (gauges) Describe(out chan<- *prometheus.Desc) {
 	out <- indexBlocks
 	out <- indexBytes
 	out <- bodyBytes
+	out <- held
 }
 
 // Collect implements [prometheus.Collector].
@@ -214,5 +227,6 @@ func (gauges) Collect(out chan<- prometheus.Metric) {
 		gauge(indexBlocks, float64(b.blocks.Blocks()), b.name)
 		gauge(indexBytes, float64(b.blocks.Bytes()), b.name)
 		gauge(bodyBytes, float64(b.bodies.used.Load()), b.name)
+		gauge(held, float64(b.fleet.Held()), b.name)
 	}
 }

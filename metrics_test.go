@@ -431,7 +431,7 @@ func TestMetricsAreWellFormed(t *testing.T) {
 	want := []string{
 		"calinix_body_bytes gauge", "calinix_cache_tokens_total counter",
 		"calinix_decision_duration_seconds histogram",
-		"calinix_endpoint_changes_total counter", "calinix_endpoint_count gauge", "calinix_index_blocks gauge", "calinix_index_bytes gauge", "calinix_pod_inflight gauge",
+		"calinix_endpoint_changes_total counter", "calinix_endpoint_count gauge", "calinix_held gauge", "calinix_index_blocks gauge", "calinix_index_bytes gauge", "calinix_pod_inflight gauge",
 		"calinix_pod_stale gauge", "calinix_pod_up gauge", "calinix_prefill_failures_total counter", "calinix_prefill_unused_total counter", "calinix_prefix_blocks_total counter", "calinix_requests_total counter", "calinix_retries_total counter",
 		"calinix_ring_changes_total counter", "calinix_ring_moved_ratio_total counter", "calinix_ring_picks_total counter",
 		"calinix_routing_fallbacks_total counter", "calinix_routing_keys_total counter",

@@ -78,6 +78,7 @@ func (h *Handler) settle() (err error) {
 		Gamma:       *e.ExpectedTTFT.Gamma, Theta: *e.ExpectedTTFT.Theta,
 		Eta: *e.ExpectedTTFT.Eta, Replicas: *e.ExpectedTTFT.Replicas,
 	}
+	h.overload = e.Overload
 	h.bodies = bodyLimits{maxBytes: *e.MaxBodyBytes, memory: *e.BodyMemoryBytes}
 	h.chain = chain.Options{BlockSize: *e.BlockSize, MaxTokenBytes: *e.MaxTokenBytes}
 	h.indexed = *e.CacheRegistry.Enabled

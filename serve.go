@@ -43,7 +43,8 @@ func (x *exchange) serve(kind outcome.Leg, role fleet.Role, load loader, lease *
 	if lease == nil {
 		var err error
 		if lease, err = x.choose(role); err != nil {
-			x.refuse(kind, outcome.NoPod, noPod(err))
+			out, answer := unserved(err)
+			x.refuse(kind, out, answer)
 			return
 		}
 	}

@@ -23,6 +23,7 @@ type settings struct {
 	index    index.Options
 	indexed  bool // an index is kept
 	capacity fleet.Capacity
+	overload fleet.Overload
 	scraping scraping
 	sessions fleet.Sessions
 	chain    chain.Options
@@ -51,6 +52,7 @@ func (h *Handler) settings() settings {
 			PopularityTau: time.Duration(*e.ExpectedTTFT.Tau),
 		},
 		capacity: capacityOf(e),
+		overload: overloadOf(e),
 		scraping: h.scraping(),
 		indexed:  h.indexed,
 		sessions: fleet.Sessions{TTL: time.Duration(*e.Sessions.IdleTTL), Max: *e.Sessions.Max},

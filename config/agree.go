@@ -8,8 +8,8 @@ import (
 
 // Agree checks that two places that share a balancer's state, because they give
 // it the same name, say the same about that state: pods, health, block_size,
-// max_token_bytes, cache_registry, sessions and learn_models. The error is a [*Problem] that
-// names the first key on which they differ.
+// max_token_bytes, cache_registry, sessions, learn_models and overload. The error is
+// a [*Problem] that names the first key on which they differ.
 func Agree(a, b *Balancer) error {
 	ea, eb := a.Defaults(), b.Defaults()
 	if p := podsDiffer(ea.Members(), eb.Members()); p != nil {
@@ -20,7 +20,7 @@ func Agree(a, b *Balancer) error {
 		p.Message += fmt.Sprintf(" of balancer %q", ea.Name)
 		return p
 	}
-	shared := map[string]bool{"block_size": true, "max_token_bytes": true, "health": true, "cache_registry": true, "sessions": true, "learn_models": true}
+	shared := map[string]bool{"block_size": true, "max_token_bytes": true, "health": true, "cache_registry": true, "sessions": true, "learn_models": true, "overload": true}
 	if key, va, vb := difference(ea, eb, "", shared); key != "" {
 		return &Problem{Path: key, Message: fmt.Sprintf("%v here, %v in another place of balancer %q", va, vb, ea.Name)}
 	}
@@ -83,6 +83,9 @@ func difference(a, b any, path string, only map[string]bool) (key string, va, vb
 			continue
 		}
 		key = join(path, f.JSON)
+		if x.Kind() == reflect.Pointer && x.IsNil() != y.IsNil() {
+			return key, onOff(x), onOff(y)
+		}
 		if sa, ok := f.Section(); ok {
 			sb, _ := fb[i].Section()
 			return difference(sa, sb, key, nil)
@@ -90,4 +93,12 @@ func difference(a, b any, path string, only map[string]bool) (key string, va, vb
 		return key, reflect.Indirect(x).Interface(), reflect.Indirect(y).Interface()
 	}
 	return "", nil, nil
+}
+
+// onOff says whether a section is there whose absence turns something off.
+func onOff(section reflect.Value) string {
+	if section.IsNil() {
+		return "off"
+	}
+	return "on"
 }

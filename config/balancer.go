@@ -11,8 +11,8 @@ import "encoding/json"
 // as config.yaml has them, with a dot where the key lives in a section of its own.
 type Balancer struct {
 	// The name of the balancer. The same name in two places is the same state:
-	// pods, health, block_size, max_token_bytes, cache_registry, sessions and
-	// learn_models must then agree. 1 to 128 visible ASCII characters. Default: "default".
+	// pods, health, block_size, max_token_bytes, cache_registry, sessions,
+	// learn_models and overload must then agree. 1 to 128 visible ASCII characters. Default: "default".
 	Name string `json:"name,omitempty" yaml:"gateway.name"`
 
 	// How a pod is chosen: cacheAware, expectedTTFT, sessionAffinity, prefix,
@@ -82,6 +82,9 @@ type Balancer struct {
 	// The constants of the strategy expectedTTFT. Its defaults suit every engine;
 	// they are for experiments.
 	ExpectedTTFT *ExpectedTTFT `json:"expected_ttft,omitempty" yaml:"expectedTTFT"`
+
+	// Holding requests back while the pods are too busy. Default: off.
+	Overload *Overload `json:"overload,omitempty" yaml:"overload"`
 
 	// The models that are served otherwise than the rest, by the names that engines
 	// have for them.

@@ -80,8 +80,8 @@ var (
 type factors struct{ cache, load, sticky, locality float64 }
 
 // Defaults returns the effective values: a copy of b in which everything that has
-// a default is set and every name and URL is in its canonical form. Single and
-// Dispatch stay nil where b has none, as do a pod's Healthy (nil: up until its
+// a default is set and every name and URL is in its canonical form. Single,
+// Dispatch and Overload stay nil where b has none, as do a pod's Healthy (nil: up until its
 // first probe), MaxConns (nil: no limit) and Capabilities. b is not changed.
 func (b *Balancer) Defaults() *Balancer {
 	e := *b
@@ -107,6 +107,7 @@ func (b *Balancer) Defaults() *Balancer {
 	e.CacheRegistry = e.CacheRegistry.defaults()
 	e.Sessions = e.Sessions.defaults()
 	e.ExpectedTTFT = e.ExpectedTTFT.defaults()
+	e.Overload = e.Overload.defaults()
 	fillString(&e.UnknownModel, DefaultUnknownModel)
 	e.Models = defaultModels(e.Models, e.Weights)
 	e.LearnModels = e.LearnModels.defaults()

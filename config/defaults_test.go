@@ -108,7 +108,7 @@ func lost(said, effective reflect.Value, path string) (keys []string) {
 func TestDefaultsComplete(t *testing.T) {
 	b := &Balancer{Single: &Single{Pods: []Pod{{}}}, Dispatch: &Dispatch{}}
 	mayBeNil := map[string]bool{
-		"Healthy": true, "MaxConns": true, "Capabilities": true,
+		"Overload": true, "Healthy": true, "MaxConns": true, "Capabilities": true,
 		"BootstrapPort": true, "TPSize": true, "PPSize": true, "DPRank": true,
 	}
 	var walk func(v reflect.Value, path string)

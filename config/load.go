@@ -43,6 +43,7 @@ func Load(name string, data []byte) (*File, Faults, error) {
 	}
 	if len(d.faults) == 0 {
 		doc.Normalize()
+		fillString(&doc.Strategy, DefaultYAMLStrategy)
 		d.faults = doc.problems().Locate(d.find)
 	}
 	if len(d.faults) > 0 {
@@ -55,7 +56,6 @@ func Load(name string, data []byte) (*File, Faults, error) {
 		file.Port = *doc.Port
 	}
 	b := &file.Balancer
-	fillString(&b.Strategy, DefaultYAMLStrategy)
 	if b.Single != nil {
 		b.Single.Mode = ""
 	}

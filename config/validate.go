@@ -28,6 +28,7 @@ func (b *Balancer) Validate() error {
 	c.weights(b)
 	c.health(b.Health)
 	c.registry(b)
+	c.overload(b)
 	c.dispatch(b.Dispatch)
 	c.modes(b)
 	c.pods(b)
