@@ -7,9 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/calinix/caddy-calinix/fleet"
 	"github.com/calinix/caddy-calinix/replay"
 )
 
@@ -21,6 +23,7 @@ type replayFlags struct {
 	rates    []float64
 	loads    []float64
 	policies []string
+	hold     time.Duration
 	seed     uint64
 	csv      string
 	html     string
@@ -58,6 +61,7 @@ exit status is 1 if one is missed.`,
 	f.Float64SliceVar(&o.loads, "loads", []float64{0.5, 0.8, 0.95}, "loads, 1 is what an oracle serves with 99 % goodput")
 	f.Float64SliceVar(&o.rates, "rates", nil, "requests a second, instead of loads")
 	f.StringSliceVar(&o.policies, "policies", nil, "policies to run (default all): "+strings.Join(policyNames(), ", "))
+	f.DurationVar(&o.hold, "hold", fleet.DefaultOverload().Above, "estimated wait above which expectedTTFT+hold keeps requests back, on pods that compute at least 2000 tokens a second")
 	f.Uint64Var(&o.seed, "seed", 1, "of what is drawn")
 	f.StringVar(&o.csv, "csv", "", "also write the results to this file, as comma-separated values")
 	f.StringVar(&o.html, "html", "", "also write a report to this file")
@@ -154,6 +158,14 @@ func (o *replayFlags) runs(trace *replay.Trace, progress *progress) (runs []repl
 				return nil, fmt.Errorf("policy %q: unknown, want one of %s", name, strings.Join(policyNames(), ", "))
 			}
 			policies = append(policies, p)
+		}
+	}
+	if o.hold <= 0 {
+		return nil, fmt.Errorf("--hold %v: want more than 0", o.hold)
+	}
+	for i := range policies {
+		if p := replay.Holding(o.hold); policies[i].Name == p.Name {
+			policies[i] = p
 		}
 	}
 	if o.blocks < 0 {

@@ -104,10 +104,11 @@ func TestReplayRefuses(t *testing.T) {
 		{nil, "accepts 1 arg(s), received 0"},
 		{[]string{filepath.Join(t.TempDir(), "none")}, "no such file"},
 		{[]string{empty}, "empty.jsonl: the trace is empty"},
-		{[]string{file, "--policies", "cleverest"}, `policy "cleverest": unknown, want one of expectedTTFT, cacheAware`},
+		{[]string{file, "--policies", "cleverest"}, `policy "cleverest": unknown, want one of expectedTTFT, expectedTTFT+hold, cacheAware`},
 		{[]string{file, "--pods", "0"}, "0 pods, want 1 to 64"},
 		{[]string{file, "--rates", "0"}, "a rate of 0"},
 		{[]string{file, "--blocks", "-1"}, "--blocks -1"},
+		{[]string{file, "--hold", "0s"}, "--hold 0s: want more than 0"},
 	} {
 		if _, err := replayed(c.args...); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: %v, want %q", c.args, err, c.want)

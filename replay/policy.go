@@ -1,6 +1,11 @@
 package replay
 
-import "github.com/calinix/caddy-calinix/selection"
+import (
+	"time"
+
+	"github.com/calinix/caddy-calinix/fleet"
+	"github.com/calinix/caddy-calinix/selection"
+)
 
 // Policy is a way to pick pods: the product with one of its strategies, or a
 // model of another router.
@@ -20,6 +25,7 @@ type Policy struct {
 func Policies() []Policy {
 	return []Policy{
 		Strategy("expectedTTFT", selection.ExpectedTTFT, Constants{}),
+		Holding(0),
 		Strategy("cacheAware", selection.CacheAware, Constants{}),
 		Strategy("sessionAffinity", selection.SessionAffinity, Constants{}),
 		Strategy("prefix", selection.Prefix, Constants{}),
@@ -36,6 +42,18 @@ func Policies() []Policy {
 		{Name: "dynamo", Note: "default: prefill and decode blocks equal; cache events", make: newDynamo},
 		{Name: "oracle", Note: "expected TTFT that sees the pods' true state", make: newOracle},
 	}
+}
+
+// Holding returns the strategy expectedTTFT with requests held as an overload wants
+// it, whose threshold is above; 0: the default.
+func Holding(above time.Duration) Policy {
+	o := fleet.DefaultOverload()
+	if above > 0 {
+		o.Above = above
+	}
+	p := Strategy("expectedTTFT+hold", selection.ExpectedTTFT, Constants{Overload: o})
+	p.Note += ", requests held while pods are too busy, the shortest goes first"
+	return p
 }
 
 // PolicyNamed returns the policy of that name.

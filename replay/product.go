@@ -1,6 +1,8 @@
 package replay
 
 import (
+	"errors"
+	"math"
 	"strconv"
 	"time"
 
@@ -17,6 +19,8 @@ type Constants struct {
 	// Capacity is how many blocks the index keeps of a pod, in units of what the
 	// pod's cache holds; 0: 1.
 	Capacity float64
+	// Overload says when requests are held; Max stays out of it.
+	Overload fleet.Overload
 }
 
 // The product's defaults of its ring.
@@ -43,6 +47,10 @@ type product struct {
 	chains []blocks
 	ask    fleet.Ask
 	each   int // tokens in a block
+
+	holds []fleet.Hold // by job, if requests are held
+	turn  *job         // whose turn it is, nil if nobody's
+	alarm float64      // when the fleet wants to be called, infinite: not
 }
 
 func newProduct(s *sim, strategy selection.Strategy, c Constants) router {
@@ -54,11 +62,17 @@ func newProduct(s *sim, strategy selection.Strategy, c Constants) router {
 			Strategy: strategy, Weights: selection.SingleWeights(), TTFT: c.TTFT, HasKey: true,
 			HasHash: true, VirtualNodes: ringNodes, LoadFactor: ringBound,
 		},
-		each: s.Trace.BlockTokens,
+		each: s.Trace.BlockTokens, alarm: math.Inf(1),
 	}
 	p.fleet = fleet.New(fleet.Options{
 		Index: p.index, Sessions: fleet.Sessions{TTL: 30 * time.Minute, Max: 100_000}, Seed: s.Seed + 1,
+		Alarm: func(at time.Time) { p.alarm = millis(at) },
 	})
+	if c.Overload.Above > 0 {
+		c.Overload.Max = len(s.jobs)
+		p.fleet.SetOverload(c.Overload)
+		p.holds = make([]fleet.Hold, len(s.jobs))
+	}
 	p.fleet.SetRings(ringNodes)
 	pods := make([]fleet.Pod, s.Pods)
 	for i := range pods {
@@ -85,10 +99,22 @@ var start = time.Unix(1_000_000_000, 0)
 // moment turns simulated time into the product's.
 func moment(ms float64) time.Time { return start.Add(time.Duration(ms * 1e6)) }
 
+// millis is the other way round, not earlier.
+func millis(at time.Time) float64 { return float64(at.Sub(start)+1) / 1e6 }
+
 func (p *product) route(j *job, now float64) int {
+	p.chains[j.id] = blocks{hashes: j.hashes, tokens: j.Input, each: p.each}
+	return p.send(j, now)
+}
+
+// send routes the job, or leaves it with those that are held.
+func (p *product) send(j *job, now float64) int {
 	c, l := &p.chains[j.id], &p.leases[j.id]
-	*c = blocks{hashes: j.hashes, tokens: j.Input, each: p.each}
 	a := p.ask
+	if p.holds != nil {
+		a.Hold = &p.holds[j.id]
+		a.Hold.Turn = func() { p.turn = j }
+	}
 	a.Chain, a.Tokens = c, j.Input
 	a.Key = j.hashes[len(j.hashes)-1] ^ uint64(j.Input)
 	a.Session = mix(uint64(j.Session)) | 1
@@ -96,7 +122,10 @@ func (p *product) route(j *job, now float64) int {
 	if a.Strategy == selection.Prefix {
 		a.Hash = j.hashes[0]
 	}
-	if err := p.fleet.Begin(moment(now), &a, l); err != nil {
+	switch err := p.fleet.Begin(moment(now), &a, l); {
+	case errors.Is(err, fleet.ErrHeld):
+		return nowhere
+	case err != nil:
 		panic(err) // pods without a limit that are always up
 	}
 	l.Start()
@@ -106,6 +135,23 @@ func (p *product) route(j *job, now float64) int {
 
 func (p *product) first(j *job, now float64) { p.leases[j.id].FirstByte(moment(now)) }
 func (p *product) done(j *job, now float64)  { p.leases[j.id].End(moment(now), outcome.Answered) }
+
+func (p *product) due() float64 { return p.alarm }
+
+func (p *product) released(now float64) *job {
+	if p.alarm <= now {
+		p.alarm = math.Inf(1)
+		p.fleet.Tick(moment(now))
+	}
+	for p.turn != nil {
+		j := p.turn
+		p.turn = nil
+		if j.pod = p.send(j, now); j.pod != nowhere {
+			return j
+		}
+	}
+	return nil
+}
 
 func (p *product) warm(pod int, held []int32) {
 	c := &blocks{hashes: make([]uint64, len(held))}

@@ -31,13 +31,26 @@ type Run struct {
 // that it has ended.
 type router interface {
 	// route picks a pod for the job, and notes in it how many leading blocks the
-	// pod is believed to hold.
+	// pod is believed to hold. A holder may say nowhere.
 	route(j *job, now float64) int
 	first(j *job, now float64)
 	done(j *job, now float64)
 	// warm says that a pod holds blocks from the start.
 	warm(p int, blocks []int32)
 }
+
+// holder is a router that may keep requests back.
+type holder interface {
+	router
+	// due is when the next one may be released though nothing else happens;
+	// infinite if there is none.
+	due() float64
+	// released returns one that now has its pod, nil if there is none.
+	released(now float64) *job
+}
+
+// nowhere is the pod of a request that is kept back.
+const nowhere = -1
 
 // sim is the state of a Run.
 type sim struct {
@@ -102,8 +115,11 @@ func (s *sim) play(rt router) {
 	if s.Rate > 0 {
 		pace = s.Rate / s.Trace.Rate()
 	}
-	next := 0
+	next, h := 0, holderOf(rt)
 	for {
+		for j := h.released(s.now); j != nil; j = h.released(s.now) {
+			s.pods[j.pod].push(j, s.now)
+		}
 		arrival := math.Inf(1)
 		if next < len(s.jobs) {
 			arrival = s.Trace.Requests[next].At / pace
@@ -115,25 +131,44 @@ func (s *sim) play(rt router) {
 				step, due = p.end, p
 			}
 		}
-		if due == nil && next == len(s.jobs) {
+		alarm := math.Max(s.now, h.due())
+		if due == nil && next == len(s.jobs) && math.IsInf(alarm, 1) {
 			return
 		}
-		s.now = math.Min(arrival, step)
+		s.now = min(arrival, step, alarm)
 		s.changes.apply(s.now)
 		if s.scraped != nil {
 			s.scraped.look(s)
 		}
-		if step <= arrival {
+		switch {
+		case step <= s.now:
 			due.step()
-			continue
+		case alarm <= s.now:
+			// released does what is due
+		default:
+			j := &s.jobs[next]
+			j.Request, j.id, j.at = &s.Trace.Requests[next], next, arrival
+			next++
+			if j.pod = rt.route(j, s.now); j.pod != nowhere {
+				s.pods[j.pod].push(j, s.now)
+			}
 		}
-		j := &s.jobs[next]
-		j.Request, j.id, j.at = &s.Trace.Requests[next], next, arrival
-		next++
-		j.pod = rt.route(j, s.now)
-		s.pods[j.pod].push(j, s.now)
 	}
 }
+
+// holderOf returns the router as one that may keep requests back.
+func holderOf(rt router) holder {
+	if h, ok := rt.(holder); ok {
+		return h
+	}
+	return straight{rt}
+}
+
+// straight is a router that keeps nothing back.
+type straight struct{ router }
+
+func (straight) due() float64          { return math.Inf(1) }
+func (straight) released(float64) *job { return nil }
 
 // change is a block that a pod's cache has taken or given up.
 type change struct {
