@@ -26,6 +26,7 @@ type Chain struct {
 	carry  uint64   // hash of what the stream has lost of the open block
 	bytes  int      // length of the text
 	scan   scanner
+	rest   scanner // for Blocks
 	lanes  lanes
 }
 

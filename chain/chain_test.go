@@ -132,6 +132,7 @@ func TestNoAllocations(t *testing.T) {
 			c.Reset(Options{BlockSize: 4, MaxTokenBytes: 16}, 1, text)
 			for n := 8; !c.Done(); n *= 2 {
 				c.Extend(n)
+				c.Blocks()
 			}
 		}
 		use()

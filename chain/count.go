@@ -10,8 +10,9 @@ import (
 // the processor has AVX2, but hashes nothing of it.
 func (c *Chain) Blocks() int {
 	if c.total == 0 {
-		rest := c.scan // which goes on by itself
-		c.total = len(c.hashes) + rest.blocksLeft()
+		c.rest = c.scan // which goes on by itself
+		c.total = len(c.hashes) + c.rest.blocksLeft()
+		c.rest.text, c.rest.src = nil, nil
 	}
 	return c.total
 }
