@@ -14,6 +14,7 @@ func topCacheAware(v *View, c *index.Bitmap, r *Request) index.Bitmap {
 	if p := c.And(v.Limited); !p.Empty() {
 		s.limit[1] = v.limit[p.Next(0)]
 	}
+	s.inOrder = s.falls(c)
 	rest := *c
 	if r.Sticky >= 0 && rest.Has(r.Sticky) {
 		rest.Clear(r.Sticky)
@@ -37,6 +38,8 @@ type scan struct {
 	v     *View
 	r     *Request
 	scale scale
+	// inOrder says that a pod with more legs never has the higher score.
+	inOrder bool
 
 	best float64      // highest score so far
 	top  index.Bitmap // pods that have it
@@ -54,6 +57,15 @@ const terms = 32
 
 // alike rates pods whose cache term is the same and that have no session.
 func (s *scan) alike(pods *index.Bitmap, cache float64) {
+	if s.inOrder {
+		s.climb(pods, cache)
+	} else {
+		s.each(pods, cache)
+	}
+}
+
+// each rates one pod after another. It is the plain twin of climb.
+func (s *scan) each(pods *index.Bitmap, cache float64) {
 	for w, b := range pods {
 		if limited := b & s.v.Limited[w]; limited != 0 {
 			s.word(w, limited, 1, cache)

@@ -12,7 +12,7 @@ const Slots = index.Pods
 
 // View holds what scoring reads of the pods, one array a property, indexed by
 // slot. Package fleet owns and guards it; the functions of this package only
-// read it, and never the entries of slots that are no candidates. 16 KiB.
+// read it, and never the entries of slots that are no candidates. 17 KiB.
 type View struct {
 	// ID is a hash of the pod's id that is the same in every process: IDHash.
 	ID [Slots]uint64
@@ -34,6 +34,8 @@ type View struct {
 	// Score a pass over the candidates to learn their mean.
 	busy  index.Bitmap
 	total int64
+	// level[k] has the pods with k legs, for 0 < k < levels.
+	level [levels]index.Bitmap
 	// queues says what the pods have to compute.
 	queues queues
 }
@@ -43,7 +45,9 @@ func (v *View) Inflight(slot uint8) int32 { return v.inflight[slot] }
 
 // Add counts n more legs at the pod, or fewer if n is negative.
 func (v *View) Add(slot uint8, n int32) {
+	v.leave(slot)
 	v.inflight[slot] += n
+	v.enter(slot)
 	v.total += int64(n)
 	if v.inflight[slot] != 0 {
 		v.busy.Set(int(slot))
