@@ -66,7 +66,7 @@ func (x *exchange) understand() *apiError {
 		x.asked.key, x.asked.tokens = req.Key(), req.Tokens()
 		x.chain.Reset(x.h.chain, req.Seed, req.Text)
 	}
-	x.route.namespace = cacheNamespace(req.Model, x.h.chain.BlockSize)
+	x.route.namespace = x.h.namespaces.of(req.Model, x.h.chain.BlockSize)
 	x.route.policy = x.rules.strategy.String()
 	return nil
 }

@@ -87,6 +87,7 @@ type Handler struct {
 	showHeaders    bool
 	logTrace       bool
 	keepHost       bool
+	namespaces     namespaces
 
 	decisionTime            prometheus.Observer
 	blocksHit, blocksMissed prometheus.Counter

@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/google/uuid"
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/calinix/caddy-calinix/dispatch"
@@ -42,112 +41,6 @@ const (
 	modeDispatch mode = "disaggregated" // the word on the wire; "dispatch" is accepted for it
 )
 
-// routingHeaders are what a client may say about its routing.
-type routingHeaders struct {
-	mode      mode   // "" where the client named none
-	session   string // of the session headers, "" without one
-	from      keySource
-	requestID string // the client's where it is usable, else a new one
-}
-
-// takeRoutingHeaders reads the client's routing headers and removes them, along
-// with every other header of ours and of other routers, from h. An unknown mode
-// is an error that the client gets as 400; the headers are removed all the same.
-// Only their own spelling is read; whatever a server behind the pods might take
-// for it is removed.
-func takeRoutingHeaders(h http.Header) (routingHeaders, *apiError) {
-	out := routingHeaders{requestID: h.Get(headerRequestID)}
-	out.session, out.from = sessionHeader(h)
-	if !usableRequestID(out.requestID) {
-		out.requestID = uuid.NewString()
-	}
-	wanted, named := h[headerMode]
-	stripRoutingHeaders(h)
-	keepOwnHeaders(h)
-	if !named || len(wanted) == 0 {
-		return out, nil
-	}
-	switch strings.ToLower(strings.TrimSpace(wanted[0])) {
-	case "single":
-		out.mode = modeSingle
-	case "disaggregated", "dispatch":
-		out.mode = modeDispatch
-	default:
-		return out, &apiError{
-			status:  http.StatusBadRequest,
-			code:    "invalid_routing_mode",
-			message: "x-calinix-mode: unknown mode " + strconv.Quote(cut(wanted[0], 64)) + ", want single, disaggregated or dispatch",
-		}
-	}
-	return out, nil
-}
-
-// stripRoutingHeaders removes what no client may tell a pod: our headers, and
-// those of other routers.
-func stripRoutingHeaders(h http.Header) {
-	for name := range h {
-		if isOwnHeader(name) || slices.ContainsFunc(foreignRoutingHeaders, func(foreign string) bool {
-			return len(name) == len(foreign) && spells(name, foreign)
-		}) {
-			delete(h, name)
-		}
-	}
-}
-
-// ownHeaderPrefix starts the names of every header that is ours.
-const ownHeaderPrefix = "X-Calinix-"
-
-// isOwnHeader reports whether a header of that name is one of ours.
-func isOwnHeader(name string) bool {
-	return len(name) >= len(ownHeaderPrefix) && spells(name, ownHeaderPrefix)
-}
-
-// stripOwnHeaders removes every x-calinix-* header.
-func stripOwnHeaders(h http.Header) {
-	for name := range h {
-		if isOwnHeader(name) {
-			delete(h, name)
-		}
-	}
-}
-
-// spells reports whether name, which is at least as long, begins with a header's
-// name as the least strict of servers read it: without regard to case, and with
-// _ or . for -, as CGI, WSGI and PHP fold them. Caddy drops such names unless it
-// is told to expect them.
-func spells(name, want string) bool {
-	for i := range len(want) {
-		if foldHeaderByte(name[i]) != foldHeaderByte(want[i]) {
-			return false
-		}
-	}
-	return true
-}
-
-func foldHeaderByte(c byte) byte {
-	switch {
-	case 'A' <= c && c <= 'Z':
-		return c + 'a' - 'A'
-	case c == '_', c == '.':
-		return '-'
-	}
-	return c
-}
-
-// keepOwnHeaders takes our headers out of the client's list of those that end
-// at the next hop: they are ours to send, and not the client's to remove.
-func keepOwnHeaders(h http.Header) {
-	for i, list := range h["Connection"] {
-		tokens := strings.Split(list, ",")
-		others := slices.DeleteFunc(slices.Clone(tokens), func(token string) bool {
-			return isOwnHeader(strings.TrimSpace(token))
-		})
-		if len(others) < len(tokens) {
-			h["Connection"][i] = strings.Join(others, ",")
-		}
-	}
-}
-
 // dropEngineAddresses removes a request id that names engines: vLLM's
 // P2pNcclConnector reads out of it whom to send blocks to, and from whom to expect
 // them. Calinix writes one itself where that connector is in use.
@@ -167,29 +60,6 @@ func dropHTTP2Upgrade(h http.Header) {
 	if httpguts.HeaderValuesContainsToken(h["Upgrade"], "h2c") {
 		h.Del("Upgrade")
 	}
-}
-
-// sessionHeader returns the session key that the headers name, "" without one.
-func sessionHeader(h http.Header) (key string, from keySource) {
-	for i, name := range [...]string{headerSessionKey, "X-Session-Id", "X-Conversation-Id"} {
-		if key := h.Get(name); key != "" {
-			return key, keyHeader + keySource(i)
-		}
-	}
-	return "", keyNone
-}
-
-// usableRequestID reports whether id is 1 to 128 visible ASCII characters.
-func usableRequestID(id string) bool {
-	if id == "" || len(id) > 128 {
-		return false
-	}
-	for i := range len(id) {
-		if id[i] < '!' || id[i] > '~' {
-			return false
-		}
-	}
-	return true
 }
 
 // cut shortens s to at most n bytes.
@@ -214,64 +84,32 @@ type route struct {
 	mark      string // what is added to policy
 }
 
+// routeHeaders is how many headers a route has at most.
+const routeHeaders = 8
+
 // set writes rt's headers into h, replacing what was there. What a refused
 // request has not come to, it has no headers of.
 func (rt *route) set(h http.Header) {
-	setOrDelete(h, headerMode, string(rt.mode))
-	h[headerRequestID] = []string{rt.requestID}
-	setOrDelete(h, headerTarget, rt.target)
-	setOrDelete(h, headerPrefill, rt.prefill)
-	setOrDelete(h, headerDecode, rt.decode)
+	values := make([]string, 0, routeHeaders) // one allocation for all; whoever rewrites a value has it alone
+	put := func(name, value string) {
+		if value == "" {
+			delete(h, name)
+			return
+		}
+		n := len(values)
+		values = append(values, value)
+		h[name] = values[n : n+1 : n+1]
+	}
+	put(headerMode, string(rt.mode))
+	put(headerRequestID, rt.requestID)
+	put(headerTarget, rt.target)
+	put(headerPrefill, rt.prefill)
+	put(headerDecode, rt.decode)
 	if rt.policy == "" {
 		return
 	}
-	h[headerCacheHit] = []string{strconv.FormatBool(rt.hit)}
-	h[headerDepth] = []string{strconv.Itoa(rt.depth)}
-	h[headerNamespace] = []string{rt.namespace}
-	h[headerPolicy] = []string{rt.policy + rt.mark}
-}
-
-func setOrDelete(h http.Header, name, value string) {
-	if value == "" {
-		delete(h, name)
-		return
-	}
-	h[name] = []string{value}
-}
-
-// maxNamespaceModel is the length at which the model in a namespace is cut.
-const maxNamespaceModel = 128
-
-// cacheNamespace names the space in which a prompt's blocks are compared:
-// openai:MODEL:whitespace-v1:block-N. Every byte of the model but letters,
-// digits and -_.~ is written as %XX, so that it can neither split the header
-// nor forge another namespace; the result is cut at 128 bytes, never inside an
-// escape. A request without a model is of the model "unknown".
-func cacheNamespace(model []byte, blockSize int) string {
-	const hex = "0123456789ABCDEF"
-	out := make([]byte, 0, len("openai:")+min(3*len(model), maxNamespaceModel)+len(":whitespace-v1:block-")+4)
-	out = append(out, "openai:"...)
-	if len(model) == 0 {
-		out = append(out, "unknown"...)
-	}
-	room := maxNamespaceModel
-	for _, c := range model {
-		plain := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' ||
-			c == '-' || c == '_' || c == '.' || c == '~'
-		size := 3
-		if plain {
-			size = 1
-		}
-		if room -= size; room < 0 {
-			break
-		}
-		if plain {
-			out = append(out, c)
-		} else {
-			out = append(out, '%', hex[c>>4], hex[c&15])
-		}
-	}
-	out = append(out, ":whitespace-v1:block-"...)
-	out = strconv.AppendInt(out, int64(blockSize), 10)
-	return string(out)
+	put(headerCacheHit, strconv.FormatBool(rt.hit))
+	put(headerDepth, strconv.Itoa(rt.depth))
+	put(headerNamespace, rt.namespace)
+	put(headerPolicy, rt.policy+rt.mark)
 }
