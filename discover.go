@@ -64,7 +64,7 @@ type sink struct {
 	claim    *claim
 	source   config.Source
 	number   int    // of the source in the configuration
-	fault    string // that it told last, "" if it finds pods
+	fault    string // that it told last, "" if it does not fail
 }
 
 // Found implements [discovery.Sink].
@@ -72,30 +72,29 @@ func (s *sink) Found(pods []config.Pod) {
 	if s.ctx.Err() != nil {
 		return
 	}
-	s.tell("")
 	s.balancer.report(s.source.Key, pods)
 	s.claim.searched.one(s.number)
 }
 
-// Failing implements [discovery.Sink].
+// Failing implements [discovery.Sink]. It makes it known when a source begins to
+// fail, fails for another reason, or no longer fails.
 func (s *sink) Failing(err error) {
-	if s.ctx.Err() == nil {
-		s.tell(err.Error())
-	}
-}
-
-// tell makes it known when a source begins to fail, fails for another reason, or
-// finds pods again.
-func (s *sink) tell(fault string) {
-	fields := []zap.Field{zap.String("balancer", s.balancer.name), zap.String("list", s.source.Path), zap.String("source", s.source.Name)}
-	switch {
-	case fault == s.fault:
+	if s.ctx.Err() != nil {
 		return
-	case fault != "":
+	}
+	fault := ""
+	if err != nil {
+		fault = err.Error()
+	}
+	s.balancer.setFailing(s.source.Key, fault != "")
+	if fault == s.fault {
+		return
+	}
+	fields := []zap.Field{zap.String("balancer", s.balancer.name), zap.String("list", s.source.Path), zap.String("source", s.source.Name)}
+	if fault != "" {
 		s.claim.logger.Error("cannot find out which pods there are, those known last stay", append(fields, zap.String("error", fault))...)
-	default:
+	} else {
 		s.claim.logger.Info("pods are found again", fields...)
 	}
 	s.fault = fault
-	s.balancer.setFailing(s.source.Key, fault != "")
 }

@@ -31,9 +31,11 @@ type Source interface {
 type Sink interface {
 	// Found replaces the list's pods, and takes over the slice. The same list may
 	// come twice. A pod needs an ID and a URL; Draining makes it finish its streams
-	// and get nothing new. An empty list means that there are no pods.
+	// and get nothing new. An empty list means that there are no pods. It says
+	// nothing of whether the source fails.
 	Found(pods []config.Pod)
-	// Failing says that the source cannot find out which pods there are. Those
-	// known last stay until the next Found.
+	// Failing says that the source cannot find out all that it should, nil that it
+	// can again. The pods known last stay until the next Found, which may come while
+	// the source still fails.
 	Failing(err error)
 }

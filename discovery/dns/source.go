@@ -127,6 +127,7 @@ func (s *Source) Watch(ctx context.Context, sink discovery.Sink) {
 			sink.Failing(err)
 		default:
 			sink.Found(pods)
+			sink.Failing(nil)
 		}
 		timer := time.NewTimer(min(max(ttl, time.Duration(s.MinTTL)), time.Duration(s.MaxTTL)))
 		select {

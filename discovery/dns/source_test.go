@@ -107,7 +107,11 @@ func (r *reports) Found(pods []config.Pod) {
 	r.tell(strings.Join(urls, " "))
 }
 
-func (r *reports) Failing(err error) { r.tell("failing: " + err.Error()) }
+func (r *reports) Failing(err error) {
+	if err != nil {
+		r.tell("failing: " + err.Error())
+	}
+}
 
 func (r *reports) tell(now string) {
 	if now != r.last {

@@ -83,6 +83,7 @@ func (s *Source) Watch(ctx context.Context, sink discovery.Sink) {
 		case data != nil:
 			known = data
 			sink.Found(pods)
+			sink.Failing(nil)
 		}
 		select {
 		case <-ctx.Done():

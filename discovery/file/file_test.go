@@ -29,7 +29,6 @@ type reports struct {
 }
 
 func (r *reports) Found(pods []config.Pod) {
-	r.fault = ""
 	select {
 	case r.pods <- pods:
 	case <-r.ctx.Done():
@@ -37,10 +36,16 @@ func (r *reports) Found(pods []config.Pod) {
 }
 
 func (r *reports) Failing(err error) {
-	if err.Error() == r.fault {
+	fault := ""
+	if err != nil {
+		fault = err.Error()
+	}
+	if fault == r.fault {
 		return
 	}
-	r.fault = err.Error()
+	if r.fault = fault; fault == "" {
+		return
+	}
 	select {
 	case r.errs <- r.fault:
 	case <-r.ctx.Done():

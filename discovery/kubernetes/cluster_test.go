@@ -133,7 +133,7 @@ func (c *cluster) slice(t *testing.T, service, name string, ports []discoveryv1.
 
 var http8000 = []discoveryv1.EndpointPort{port("http", 8000)}
 
-// reports is a sink that keeps the newest report.
+// reports is a sink that keeps the newest reports.
 type reports struct {
 	mu    sync.Mutex
 	pods  string // one pod after the other, "none yet" before the first report
@@ -160,26 +160,30 @@ func (r *reports) Found(pods []config.Pod) {
 		}
 		all = append(all, text)
 	}
-	r.set(strings.Join(all, " "), "")
+	r.note(func() { r.pods = strings.Join(all, " ") })
 }
 
 // Failing implements discovery.Sink.
-func (r *reports) Failing(err error) { r.set("", err.Error()) }
+func (r *reports) Failing(err error) {
+	r.note(func() {
+		r.fault = ""
+		if err != nil {
+			r.fault = err.Error()
+		}
+	})
+}
 
-func (r *reports) set(pods, fault string) {
+func (r *reports) note(report func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if fault == "" {
-		r.pods = pods
-	}
-	r.fault = fault
+	report()
 	select {
 	case r.news <- struct{}{}:
 	default:
 	}
 }
 
-// wait waits until the newest report is as wanted, and returns how long that took.
+// wait waits until the newest reports are as wanted, and returns how long that took.
 func (r *reports) wait(t *testing.T, what string, is func(pods, fault string) bool) time.Duration {
 	t.Helper()
 	begin := time.Now()
@@ -209,7 +213,9 @@ func (r *reports) waitPods(t *testing.T, want ...string) time.Duration {
 // watch runs a source with the administrator's credentials, or others.
 func (c *cluster) watch(t *testing.T, s *Source, token ...string) *reports {
 	t.Helper()
-	s.Kubeconfig = c.Kubeconfig(t, strings.Join(token, ""), c.namespace)
+	if s.Kubeconfig == "" {
+		s.Kubeconfig = c.Kubeconfig(t, strings.Join(token, ""), c.namespace)
+	}
 	ctx, stop := caddy.NewContext(caddy.Context{Context: t.Context()})
 	require.NoError(t, s.Provision(ctx))
 	r := &reports{pods: "none yet", news: make(chan struct{}, 1)}

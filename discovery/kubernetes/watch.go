@@ -152,11 +152,11 @@ func (w *watcher) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-w.changed:
-			if err := w.fault(); err != nil {
-				w.sink.Failing(err)
-			} else if w.synced() {
+			// What one watch sees counts, whatever becomes of the others.
+			if w.synced() {
 				w.sink.Found(w.find())
 			}
+			w.sink.Failing(w.fault())
 		}
 	}
 }

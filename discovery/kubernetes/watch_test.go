@@ -126,6 +126,29 @@ func TestRights(t *testing.T) {
 	r.waitPods(t, "a=http://10.0.0.1:8000")
 }
 
+// While one kind of object cannot be watched the source fails, and what changes in
+// the others counts at once.
+func TestOneWatchFails(t *testing.T) {
+	c := inCluster(t)
+	g := newGate(t, c)
+	c.service(t, "llama", nil, nil)
+	for _, name := range []string{"a", "b", "c"} {
+		c.pod(t, name, map[string]string{"x": "y"})
+	}
+	c.slice(t, "llama", "llama-1", http8000, at("a", "10.0.0.1"))
+	r := c.watch(t, &Source{Service: "llama", PodSelector: "x=y", Kubeconfig: g.kubeconfig(t, c)})
+	r.waitPods(t, "a=http://10.0.0.1:8000")
+	g.close("pods")
+	r.wait(t, "a failure", func(_, fault string) bool { return fault != "" })
+	for pod, address := range map[string]string{"b": "10.0.0.2", "c": "10.0.0.3"} {
+		c.slice(t, "llama", "llama-1", http8000, at(pod, address))
+		want := pod + "=http://" + address + ":8000"
+		assert.Less(t, r.wait(t, want+" and a failure", func(pods, fault string) bool { return pods == want && fault != "" }), soon)
+	}
+	g.open()
+	r.wait(t, "no failure", func(_, fault string) bool { return fault == "" })
+}
+
 // While the API server is away the pods known last stay, and what changed in the
 // meantime is seen afterwards.
 func TestServerAway(t *testing.T) {
