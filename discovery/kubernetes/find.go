@@ -36,13 +36,23 @@ func (w *watcher) find() []config.Pod {
 		}
 		for i := range slice.Endpoints {
 			e := &slice.Endpoints[i]
-			if chosen != nil && (e.TargetRef == nil || chosen[e.TargetRef.Name] == nil) {
+			pod := podOf(e, chosen)
+			if chosen != nil && pod == nil {
 				continue
 			}
-			j.endpoint(svc, slice, e, chosen)
+			j.endpoint(svc, slice, e, pod)
 		}
 	}
 	return j.list()
+}
+
+// podOf returns the pod that an endpoint is, nil if it is none of these. Endpoints
+// may stand for other kinds of objects, whose names say nothing.
+func podOf(e *discoveryv1.Endpoint, pods map[string]*corev1.Pod) *corev1.Pod {
+	if e.TargetRef == nil || e.TargetRef.Kind != "Pod" {
+		return nil
+	}
+	return pods[e.TargetRef.Name]
 }
 
 // joined puts the endpoints of several slices and Services together: a pod may be
@@ -62,8 +72,9 @@ func (j *joined) list() []config.Pod {
 	return pods
 }
 
-// endpoint adds an endpoint of a slice.
-func (j *joined) endpoint(svc *corev1.Service, slice *discoveryv1.EndpointSlice, e *discoveryv1.Endpoint, chosen map[string]*corev1.Pod) {
+// endpoint adds an endpoint of a slice; pod is nil where labels of pods do not
+// matter.
+func (j *joined) endpoint(svc *corev1.Service, slice *discoveryv1.EndpointSlice, e *discoveryv1.Endpoint, pod *corev1.Pod) {
 	ready, serving, terminating := conditions(e)
 	draining := terminating && serving
 	if len(e.Addresses) == 0 || !ready && !draining {
@@ -84,8 +95,8 @@ func (j *joined) endpoint(svc *corev1.Service, slice *discoveryv1.EndpointSlice,
 			p.Zone = *e.Zone
 		}
 		model := svc.Labels[j.source.ModelLabel]
-		if e.TargetRef != nil && chosen[e.TargetRef.Name] != nil && model == "" {
-			model = chosen[e.TargetRef.Name].Labels[j.source.ModelLabel]
+		if model == "" && pod != nil {
+			model = pod.Labels[j.source.ModelLabel]
 		}
 		if model != "" {
 			p.Models = []string{model}

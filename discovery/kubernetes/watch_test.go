@@ -104,6 +104,22 @@ func TestLabels(t *testing.T) {
 	assert.Less(t, chat.waitPods(t, "a=http://10.0.0.1:8000,models=llama-4,strategy=leastLoaded"), soon)
 }
 
+// What is no pod is not taken for the pod of the same name.
+func TestOtherKinds(t *testing.T) {
+	c := inCluster(t)
+	c.service(t, "llama", nil, nil)
+	c.pod(t, "a", map[string]string{"llm-d.ai/role": "decode"})
+	node, nameless := at("a", "10.0.0.1"), at("", "10.0.0.2")
+	node.TargetRef.Kind = "Node"
+	nameless.TargetRef = nil
+	c.slice(t, "llama", "llama-1", http8000, node, nameless)
+	c.watch(t, &Source{Service: "llama"}).waitPods(t, "10.0.0.1=http://10.0.0.1:8000", "10.0.0.2=http://10.0.0.2:8000")
+	r := c.watch(t, &Source{Service: "llama", PodSelector: "llm-d.ai/role=decode"})
+	r.waitPods(t)
+	c.slice(t, "llama", "llama-1", http8000, node, nameless, at("a", "10.0.0.3"))
+	r.waitPods(t, "a=http://10.0.0.3:8000")
+}
+
 // A service account needs no more than the Role of docs/kubernetes.md, and one
 // without it is told what it lacks.
 func TestRights(t *testing.T) {
