@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/calinix/caddy-calinix/config"
 )
@@ -26,24 +27,40 @@ func (w *watcher) find() []config.Pod {
 			chosen[p.Name] = p
 		}
 	}
-	slicesOf := list[*discoveryv1.EndpointSlice](w.slices)
-	slices.SortFunc(slicesOf, func(a, b *discoveryv1.EndpointSlice) int { return cmp.Compare(a.Name, b.Name) })
-	j := joined{source: w.source, byID: map[string]*config.Pod{}}
-	for _, slice := range slicesOf {
-		svc := services[slice.Labels[discoveryv1.LabelServiceName]]
-		if svc == nil {
-			continue // of another Service, or of one that is gone
+	var all []slice
+	for _, s := range list[*discoveryv1.EndpointSlice](w.slices) {
+		if svc := services[s.Labels[discoveryv1.LabelServiceName]]; svc != nil { // else of another Service, or of one that is gone
+			all = append(all, slice{s, svc})
 		}
+	}
+	slices.SortFunc(all, slice.compare)
+	j := joined{source: w.source, byID: map[string]*listed{}}
+	for _, slice := range all {
 		for i := range slice.Endpoints {
 			e := &slice.Endpoints[i]
 			pod := podOf(e, chosen)
 			if chosen != nil && pod == nil {
 				continue
 			}
-			j.endpoint(svc, slice, e, pod)
+			j.endpoint(slice, e, pod)
 		}
 	}
 	return j.list()
+}
+
+// slice is a slice of endpoints and its Service.
+type slice struct {
+	*discoveryv1.EndpointSlice
+	service *corev1.Service
+}
+
+// compare orders slices: of a dual-stack Service those of its first family come
+// first.
+func (s slice) compare(other slice) int {
+	family := func(s slice) int {
+		return slices.Index(s.service.Spec.IPFamilies, corev1.IPFamily(s.AddressType))
+	}
+	return cmp.Or(cmp.Compare(family(s), family(other)), cmp.Compare(s.Name, other.Name))
 }
 
 // podOf returns the pod that an endpoint is, nil if it is none of these. Endpoints
@@ -59,14 +76,21 @@ func podOf(e *discoveryv1.Endpoint, pods map[string]*corev1.Pod) *corev1.Pod {
 // in more than one of them, for a while or for good.
 type joined struct {
 	source *Source
-	byID   map[string]*config.Pod
+	byID   map[string]*listed
+}
+
+// listed is a pod, and which one of those that may have its name one after the
+// other; "" if that is not known.
+type listed struct {
+	config.Pod
+	uid types.UID
 }
 
 // list returns the pods, ordered by their ids.
 func (j *joined) list() []config.Pod {
 	pods := make([]config.Pod, 0, len(j.byID))
 	for _, p := range j.byID {
-		pods = append(pods, *p)
+		pods = append(pods, p.Pod)
 	}
 	slices.SortFunc(pods, func(a, b config.Pod) int { return cmp.Compare(a.ID, b.ID) })
 	return pods
@@ -74,16 +98,19 @@ func (j *joined) list() []config.Pod {
 
 // endpoint adds an endpoint of a slice; pod is nil where labels of pods do not
 // matter.
-func (j *joined) endpoint(svc *corev1.Service, slice *discoveryv1.EndpointSlice, e *discoveryv1.Endpoint, pod *corev1.Pod) {
+func (j *joined) endpoint(slice slice, e *discoveryv1.Endpoint, pod *corev1.Pod) {
 	ready, serving, terminating := conditions(e)
 	draining := terminating && serving
 	if len(e.Addresses) == 0 || !ready && !draining {
 		return
 	}
 	for _, port := range j.ports(slice) {
-		p := config.Pod{
+		p := listed{Pod: config.Pod{
 			ID:  j.id(e, port),
 			URL: j.scheme(port) + "://" + net.JoinHostPort(e.Addresses[0], strconv.Itoa(int(*port.Port))),
+		}}
+		if e.TargetRef != nil {
+			p.uid = e.TargetRef.UID
 		}
 		if draining {
 			p.Draining = new(true)
@@ -94,14 +121,14 @@ func (j *joined) endpoint(svc *corev1.Service, slice *discoveryv1.EndpointSlice,
 		if e.Zone != nil {
 			p.Zone = *e.Zone
 		}
-		model := svc.Labels[j.source.ModelLabel]
+		model := slice.service.Labels[j.source.ModelLabel]
 		if model == "" && pod != nil {
 			model = pod.Labels[j.source.ModelLabel]
 		}
 		if model != "" {
 			p.Models = []string{model}
 		}
-		p.Strategy = j.strategy(svc)
+		p.Strategy = j.strategy(slice.service)
 		j.add(&p)
 	}
 }
@@ -122,7 +149,7 @@ func conditions(e *discoveryv1.Endpoint) (ready, serving, terminating bool) {
 }
 
 // ports returns those of a slice on which the engines listen.
-func (j *joined) ports(slice *discoveryv1.EndpointSlice) []discoveryv1.EndpointPort {
+func (j *joined) ports(slice slice) []discoveryv1.EndpointPort {
 	var out []discoveryv1.EndpointPort
 	for _, p := range slice.Ports {
 		if p.Port == nil || p.Protocol != nil && *p.Protocol != corev1.ProtocolTCP {
@@ -188,16 +215,21 @@ func (j *joined) strategy(svc *corev1.Service) string {
 	return strategy
 }
 
-// add joins a pod to what is known of it: it serves the models of all its
-// Services, and drains only if it is ready nowhere.
-func (j *joined) add(p *config.Pod) {
+// add joins a pod to what is known of it. It serves the models of all its Services.
+func (j *joined) add(p *listed) {
 	known := j.byID[p.ID]
 	if known == nil {
 		j.byID[p.ID] = p
 		return
 	}
-	if p.Draining == nil {
-		known.Draining = nil
+	switch {
+	case p.uid != "" && p.uid == known.uid:
+		// The slices do not change at once, and a pod that ends does not come back.
+		known.Draining = cmp.Or(known.Draining, p.Draining)
+	case known.Draining != nil && p.Draining == nil:
+		// It has the name of one that ends, and mostly another address.
+		known.URL, known.Node, known.Zone = p.URL, p.Node, p.Zone
+		known.Draining, known.uid = nil, p.uid
 	}
 	for _, m := range p.Models {
 		if !slices.Contains(known.Models, m) {

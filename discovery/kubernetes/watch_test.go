@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	authv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/calinix/caddy-calinix/discovery/kubernetes/internal/apiserver"
 )
@@ -56,6 +58,66 @@ func TestConditions(t *testing.T) {
 	)
 	r.waitPods(t, "draining=http://10.0.0.3:8000,draining", "published=http://10.0.0.5:8000,draining",
 		"ready=http://10.0.0.1:8000", "unknown=http://10.0.0.9:8000")
+}
+
+// A pod may be listed in several slices, and a name go from a pod that ends to the
+// next one, as a StatefulSet does it.
+func TestListedTwice(t *testing.T) {
+	c := inCluster(t)
+	c.service(t, "llama", nil, nil)
+	r := c.watch(t, &Source{Service: "llama"})
+	uid := func(e endpoint, uid types.UID) endpoint {
+		e.TargetRef.UID, e.NodeName = uid, new("node-of-"+string(uid))
+		return e
+	}
+	old := with(uid(at("a", "10.0.0.1"), "old"), false, true, true)
+	next := uid(at("a", "10.0.0.2"), "next")
+
+	c.slice(t, "llama", "llama-1", http8000, old)
+	r.waitPods(t, "a=http://10.0.0.1:8000,draining,at=node-of-old/")
+	c.slice(t, "llama", "llama-2", http8000, next)
+	r.waitPods(t, "a=http://10.0.0.2:8000,at=node-of-next/")
+	c.slice(t, "llama", "llama-2", http8000, old)
+	r.waitPods(t, "a=http://10.0.0.1:8000,draining,at=node-of-old/")
+	c.slice(t, "llama", "llama-1", http8000, next)
+	r.waitPods(t, "a=http://10.0.0.2:8000,at=node-of-next/")
+
+	// The other slice does not say yet that the pod ends.
+	c.slice(t, "llama", "llama-1", http8000, uid(at("a", "10.0.0.1"), "old"))
+	r.waitPods(t, "a=http://10.0.0.1:8000,draining,at=node-of-old/")
+
+	// Nobody says which pods they are.
+	old.TargetRef.UID, next.TargetRef.UID = "", ""
+	c.slice(t, "llama", "llama-1", http8000, old)
+	c.slice(t, "llama", "llama-2", http8000, next)
+	r.waitPods(t, "a=http://10.0.0.2:8000,at=node-of-next/")
+}
+
+// Of a dual-stack Service the addresses of its first family count, whatever its
+// slices are called.
+func TestDualStack(t *testing.T) {
+	c := inCluster(t)
+	for first, want := range map[corev1.IPFamily]string{
+		corev1.IPv4Protocol: "a=http://10.0.0.1:8000",
+		corev1.IPv6Protocol: "a=http://[fd00::1]:8000",
+	} {
+		second := corev1.IPv4Protocol
+		if first == second {
+			second = corev1.IPv6Protocol
+		}
+		name := strings.ToLower(string(first))
+		_, err := c.Admin.CoreV1().Services(c.namespace).Create(t.Context(), &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: corev1.ServiceSpec{
+				ClusterIP: "None", Ports: []corev1.ServicePort{{Name: "http", Port: 8000}},
+				IPFamilies: []corev1.IPFamily{first, second}, IPFamilyPolicy: new(corev1.IPFamilyPolicyRequireDualStack),
+			},
+		}, metav1.CreateOptions{})
+		require.NoError(t, err)
+		c.slice(t, name, name+"-1", http8000, at("a", "10.0.0.1"))
+		c.slice(t, name, name+"-2", http8000, at("a", "fd00::1"))
+		c.watch(t, &Source{Service: name}).waitPods(t, want)
+	}
 }
 
 func TestAddressesAndPorts(t *testing.T) {
