@@ -210,24 +210,45 @@ func (r *reports) waitPods(t *testing.T, want ...string) time.Duration {
 	return r.wait(t, text, func(pods, fault string) bool { return pods == text && fault == "" })
 }
 
-// watch runs a source with the administrator's credentials, or others.
+// watch runs a source for the length of the test, with the administrator's
+// credentials or others.
 func (c *cluster) watch(t *testing.T, s *Source, token ...string) *reports {
+	t.Helper()
+	r, end := c.start(t, s, token...)
+	t.Cleanup(end)
+	return r
+}
+
+// start runs a source until end is called.
+func (c *cluster) start(t *testing.T, s *Source, token ...string) (r *reports, end func()) {
 	t.Helper()
 	if s.Kubeconfig == "" {
 		s.Kubeconfig = c.Kubeconfig(t, strings.Join(token, ""), c.namespace)
 	}
-	ctx, stop := caddy.NewContext(caddy.Context{Context: t.Context()})
+	ctx, stop := caddy.NewContext(caddy.Context{Context: context.Background()})
 	require.NoError(t, s.Provision(ctx))
-	r := &reports{pods: "none yet", news: make(chan struct{}, 1)}
+	r = &reports{pods: "none yet", news: make(chan struct{}, 1)}
 	ended := make(chan struct{})
-	watching, cancel := context.WithCancel(t.Context())
+	watching, cancel := context.WithCancel(context.Background())
 	go func() {
 		defer close(ended)
 		s.Watch(watching, r)
 	}()
-	t.Cleanup(func() { cancel(); <-ended; stop() })
-	return r
+	return r, func() {
+		t.Helper()
+		cancel()
+		select {
+		case <-ended:
+		case <-time.After(endsWithin):
+			t.Errorf("the source has not ended after %v", endsWithin)
+			<-ended
+		}
+		stop()
+	}
 }
+
+// endsWithin is within which a source ends: at once, but for a busy machine.
+const endsWithin = 3 * time.Second
 
 func TestMain(m *testing.M) {
 	code := m.Run()

@@ -6,10 +6,15 @@ import (
 	"fmt"
 	"net/http"
 	"sync/atomic"
+	"time"
 )
 
-// tap tells how requests to the API server end. The informers try again for ever
-// and keep most failures to themselves.
+// tap tells how requests to the API server end, and waits for the server while it
+// cannot be reached.
+//
+// Informers try again for ever, keep most failures to themselves, and make pauses
+// between their tries. The pauses grow to a minute, cannot be set, and where a first
+// list is refused they do not end with the watch.
 type tap struct {
 	next http.RoundTripper
 	// told is called with the path of a request and how it failed, nil if it was
@@ -17,15 +22,31 @@ type tap struct {
 	told *atomic.Pointer[func(path string, err error)]
 }
 
-// RoundTrip implements [http.RoundTripper].
+// pause is the time after which a server that cannot be reached is tried again.
+const pause = 500 * time.Millisecond
+
+// RoundTrip implements [http.RoundTripper] for requests without a body, which is
+// all that informers send.
 func (t tap) RoundTrip(r *http.Request) (*http.Response, error) {
-	resp, err := t.next.RoundTrip(r)
-	told := t.told.Load()
-	if told == nil {
-		return resp, err
+	for {
+		resp, err := t.next.RoundTrip(r)
+		t.tell(r, resp, err)
+		if err == nil || r.Body != nil {
+			return resp, err
+		}
+		select {
+		case <-r.Context().Done():
+			return nil, r.Context().Err()
+		case <-time.After(pause):
+		}
 	}
+}
+
+// tell tells how a request ended.
+func (t tap) tell(r *http.Request, resp *http.Response, err error) {
+	told := t.told.Load()
 	switch {
-	case errors.Is(err, context.Canceled):
+	case told == nil, errors.Is(err, context.Canceled):
 	case err != nil:
 		(*told)(r.URL.Path, fmt.Errorf("asking the API server: %w", err))
 	case resp.StatusCode == http.StatusGone: // too old a version; the informer lists anew
@@ -34,5 +55,4 @@ func (t tap) RoundTrip(r *http.Request) (*http.Response, error) {
 	default:
 		(*told)(r.URL.Path, nil)
 	}
-	return resp, err
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 	authv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -265,4 +266,28 @@ func TestRefusedSettings(t *testing.T) {
 	} {
 		assert.ErrorContains(t, s.settle(), want)
 	}
+}
+
+// A source ends at once, also while it waits for the API server, and leaves nothing
+// behind.
+func TestEnd(t *testing.T) {
+	c := newCluster(t, apiserver.Start(t))
+	c.service(t, "llama", nil, nil)
+	c.slice(t, "llama", "llama-1", http8000, at("a", "10.0.0.1"))
+	before := goleak.IgnoreCurrent()
+	r, end := c.start(t, &Source{Service: "llama"})
+	r.waitPods(t, "a=http://10.0.0.1:8000")
+	end()
+	c.Stop()
+	r, end = c.start(t, &Source{Service: "llama"})
+	tries := 0
+	r.wait(t, "many failures", func(_, fault string) bool {
+		if fault != "" {
+			tries++
+		}
+		return tries == 10
+	})
+	end()
+	// Connections that nothing uses close later.
+	goleak.VerifyNone(t, before, goleak.IgnoreAnyFunction("golang.org/x/net/http2.(*ClientConn).readLoop"))
 }
