@@ -11,6 +11,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -133,8 +135,10 @@ func (c *cluster) slice(t *testing.T, service, name string, ports []discoveryv1.
 
 var http8000 = []discoveryv1.EndpointPort{port("http", 8000)}
 
-// reports is a sink that keeps the newest reports.
+// reports is a sink that keeps the newest reports, and what was logged.
 type reports struct {
+	log *observer.ObservedLogs
+
 	mu    sync.Mutex
 	pods  string // one pod after the other, "none yet" before the first report
 	fault string
@@ -227,7 +231,9 @@ func (c *cluster) start(t *testing.T, s *Source, token ...string) (r *reports, e
 	}
 	ctx, stop := caddy.NewContext(caddy.Context{Context: context.Background()})
 	require.NoError(t, s.Provision(ctx))
-	r = &reports{pods: "none yet", news: make(chan struct{}, 1)}
+	core, log := observer.New(zap.InfoLevel)
+	s.logger = zap.New(core)
+	r = &reports{log: log, pods: "none yet", news: make(chan struct{}, 1)}
 	ended := make(chan struct{})
 	watching, cancel := context.WithCancel(context.Background())
 	go func() {

@@ -5,8 +5,8 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 
-	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -34,7 +34,10 @@ func (w *watcher) find() []config.Pod {
 		}
 	}
 	slices.SortFunc(all, slice.compare)
-	j := joined{source: w.source, byID: map[string]*listed{}}
+	j := joined{source: w.source, byID: map[string]*listed{}, notes: map[note]bool{}}
+	if len(services) == 0 {
+		j.note("there is no such Service", cmp.Or(w.source.Service, w.source.ServiceSelector), "")
+	}
 	for _, slice := range all {
 		for i := range slice.Endpoints {
 			e := &slice.Endpoints[i]
@@ -45,6 +48,7 @@ func (w *watcher) find() []config.Pod {
 			j.endpoint(slice, e, pod)
 		}
 	}
+	w.warn(j.notes)
 	return j.list()
 }
 
@@ -77,7 +81,10 @@ func podOf(e *discoveryv1.Endpoint, pods map[string]*corev1.Pod) *corev1.Pod {
 type joined struct {
 	source *Source
 	byID   map[string]*listed
+	notes  map[note]bool
 }
+
+func (j *joined) note(message, service, value string) { j.notes[note{message, service, value}] = true }
 
 // listed is a pod, and which one of those that may have its name one after the
 // other; "" if that is not known.
@@ -163,10 +170,12 @@ func (j *joined) ports(slice slice) []discoveryv1.EndpointPort {
 			out = append(out, p)
 		}
 	}
-	if len(j.source.Ports) == 0 && len(out) > 1 {
-		j.source.logger.Warn("a Service has several ports and none was asked for, the first is taken: give ports",
-			zap.String("slice", slice.Name))
+	switch {
+	case len(out) == 0:
+		j.note("a Service has no TCP port, or none that was asked for: its endpoints are left out", slice.service.Name, strings.Join(j.source.Ports, " "))
+	case len(j.source.Ports) == 0 && len(out) > 1:
 		out = out[:1]
+		j.note("a Service has several ports and none was asked for, the first is taken: give ports", slice.service.Name, strconv.Itoa(int(*out[0].Port)))
 	}
 	return out
 }
@@ -209,8 +218,7 @@ func (j *joined) strategy(svc *corev1.Service) string {
 	}
 	strategy, ok := strategies[said]
 	if !ok {
-		j.source.logger.Warn("an annotation has an unknown value and counts as absent: want session-affinity, prefix or least-loaded",
-			zap.String("service", svc.Name), zap.String("annotation", j.source.RoutingAnnotation), zap.String("value", said))
+		j.note("the annotation "+j.source.RoutingAnnotation+" has an unknown value and counts as absent: want session-affinity, prefix or least-loaded", svc.Name, said)
 	}
 	return strategy
 }

@@ -29,6 +29,7 @@ type watcher struct {
 	factories              []informers.SharedInformerFactory
 
 	changed chan struct{} // has room for one: that there is something new
+	noted   map[note]bool // what find has met last
 
 	mu     sync.Mutex
 	faults map[string]error // of the last request of an informer, by its path

@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -181,6 +182,32 @@ func TestOtherKinds(t *testing.T) {
 	r.waitPods(t)
 	c.slice(t, "llama", "llama-1", http8000, node, nameless, at("a", "10.0.0.3"))
 	r.waitPods(t, "a=http://10.0.0.3:8000")
+}
+
+// What is wrong with a Service is logged, once as long as it is.
+func TestNotes(t *testing.T) {
+	c := inCluster(t)
+	r := c.watch(t, &Source{Service: "llama"})
+	r.waitPods(t)
+	c.service(t, "llama", nil, map[string]string{"flexinfer.ai/routing": "by-magic"})
+	two := append(http8000[:1:1], port("metrics", 9000))
+	c.slice(t, "llama", "llama-1", two, at("a", "10.0.0.1"))
+	r.waitPods(t, "a=http://10.0.0.1:8000")
+	c.slice(t, "llama", "llama-1", two, at("a", "10.0.0.1"), at("b", "10.0.0.2"))
+	r.waitPods(t, "a=http://10.0.0.1:8000", "b=http://10.0.0.2:8000")
+	c.slice(t, "llama", "llama-1", nil, at("a", "10.0.0.1"), at("b", "10.0.0.2"))
+	r.waitPods(t)
+	var lines []string
+	for _, e := range r.log.All() {
+		fields := e.ContextMap()
+		lines = append(lines, fmt.Sprintf("%s: %s %q", e.Message, fields["service"], fields["value"]))
+	}
+	assert.ElementsMatch(t, []string{
+		`there is no such Service: llama ""`,
+		`the annotation flexinfer.ai/routing has an unknown value and counts as absent: want session-affinity, prefix or least-loaded: llama "by-magic"`,
+		`a Service has several ports and none was asked for, the first is taken: give ports: llama "8000"`,
+		`a Service has no TCP port, or none that was asked for: its endpoints are left out: llama ""`,
+	}, lines)
 }
 
 // A service account needs no more than the Role of docs/kubernetes.md, and one
