@@ -91,6 +91,14 @@ func podsOf(e *config.Balancer) []fleet.Pod {
 		if s, err := selection.ParseStrategy(m.Strategy); err == nil {
 			p.Strategy, p.HasStrategy = s, true
 		}
+		for model, strategy := range m.Strategies {
+			if s, err := selection.ParseStrategy(strategy); err == nil {
+				if p.Strategies == nil {
+					p.Strategies = map[string]selection.Strategy{}
+				}
+				p.Strategies[model] = s
+			}
+		}
 		if m.MaxConns != nil {
 			p.MaxConns, p.Limited = *m.MaxConns, true
 		}

@@ -349,6 +349,10 @@ type Pod struct {
 	// strategy of the balancer.
 	Strategy string `json:"strategy,omitempty" yaml:"strategy"`
 
+	// The same for single ones of these models, by their names, which goes before
+	// Strategy. For sources of pods only: configurations have the section models.
+	Strategies map[string]string `json:"-" yaml:"-"`
+
 	// Roles that the pod has besides the one under which it is listed.
 	Capabilities *Capabilities `json:"capabilities,omitempty" yaml:"capabilities"`
 

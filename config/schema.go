@@ -25,6 +25,9 @@ func Fields(section any) []Field {
 			fields = append(fields, Fields(ptr)...)
 			continue
 		}
+		if f.Tag.Get("yaml") == "-" {
+			continue // no configuration can give it
+		}
 		json, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		fields = append(fields, Field{JSON: strings.TrimPrefix(json, "-"), YAML: f.Tag.Get("yaml"), Ptr: ptr})
 	}
@@ -61,6 +64,9 @@ func yamlKeys(t reflect.Type, path string) []string {
 		f := t.Field(i)
 		if f.Anonymous {
 			keys = append(keys, yamlKeys(f.Type, path)...)
+			continue
+		}
+		if f.Tag.Get("yaml") == "-" {
 			continue
 		}
 		key := join(path, f.Tag.Get("yaml"))

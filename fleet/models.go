@@ -86,7 +86,7 @@ func (f *Fleet) nameModels() {
 			}
 			one.pods.Set(int(slot))
 			if !one.service.HasStrategy {
-				one.service.Strategy, one.service.HasStrategy = s.pod.Strategy, s.pod.HasStrategy
+				one.service.Strategy, one.service.HasStrategy = s.pod.strategyFor(name)
 			}
 		}
 	}

@@ -115,6 +115,8 @@ func TestModelsByRole(t *testing.T) {
 	pods[2].Strategy, pods[2].HasStrategy = selection.SessionAffinity, true
 	pods[3].Models = []string{"m"}
 	pods[3].Strategy, pods[3].HasStrategy = selection.Prefix, true
+	pods[3].Models = append(pods[3].Models, "own", "other")
+	pods[3].Strategies = map[string]selection.Strategy{"own": selection.LeastLoaded}
 	f := fleetOf(t, pods)
 	for _, tt := range []struct {
 		model string
@@ -122,6 +124,8 @@ func TestModelsByRole(t *testing.T) {
 	}{
 		{"m", Service{RoleSet(0).With(Single).With(Prefill), true, selection.Prefix, true}},
 		{"d", Service{RoleSet(0).With(Prefill).With(Decode), true, selection.SessionAffinity, true}},
+		{"own", Service{RoleSet(0).With(Single), true, selection.LeastLoaded, true}},
+		{"other", Service{RoleSet(0).With(Single), true, selection.Prefix, true}},
 		{"x", Service{Named: true}},
 	} {
 		if got := f.Serves([]byte(tt.model)); got != tt.want {

@@ -27,6 +27,9 @@ type Pod struct {
 	// counts.
 	Strategy    selection.Strategy
 	HasStrategy bool
+	// Strategies are those of single models, by their names. They go before
+	// Strategy.
+	Strategies map[string]selection.Strategy
 	// Node and Zone say where the pod runs. An empty Node means the host of the
 	// URL; an empty Zone is near to no other.
 	Node, Zone string
@@ -50,6 +53,15 @@ func (p *Pod) node() string {
 		return u.Hostname()
 	}
 	return ""
+}
+
+// strategyFor returns how requests for a model are to be routed, ok if the pod says
+// so.
+func (p *Pod) strategyFor(model string) (s selection.Strategy, ok bool) {
+	if s, ok = p.Strategies[model]; ok {
+		return s, true
+	}
+	return p.Strategy, p.HasStrategy
 }
 
 // Ref names a pod without keeping it: the slot in which it lives, and the

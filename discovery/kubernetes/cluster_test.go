@@ -153,8 +153,11 @@ func (r *reports) Found(pods []config.Pod) {
 		if p.Draining != nil && *p.Draining {
 			text += ",draining"
 		}
-		if len(p.Models) > 0 {
-			text += ",models=" + strings.Join(p.Models, "+")
+		for _, model := range p.Models {
+			text += ",model=" + model
+			if strategy := p.Strategies[model]; strategy != "" {
+				text += ":" + strategy
+			}
 		}
 		if p.Strategy != "" {
 			text += ",strategy=" + p.Strategy

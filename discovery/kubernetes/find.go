@@ -128,15 +128,24 @@ func (j *joined) endpoint(slice slice, e *discoveryv1.Endpoint, pod *corev1.Pod)
 		if e.Zone != nil {
 			p.Zone = *e.Zone
 		}
-		model := slice.service.Labels[j.source.ModelLabel]
-		if model == "" && pod != nil {
-			model = pod.Labels[j.source.ModelLabel]
-		}
-		if model != "" {
-			p.Models = []string{model}
-		}
-		p.Strategy = j.strategy(slice.service)
+		j.model(&p.Pod, slice.service, pod)
 		j.add(&p)
+	}
+}
+
+// model notes which model a Service serves at p, and how its requests are routed.
+func (j *joined) model(p *config.Pod, svc *corev1.Service, pod *corev1.Pod) {
+	model, strategy := svc.Labels[j.source.ModelLabel], j.strategy(svc)
+	if model == "" && pod != nil {
+		model = pod.Labels[j.source.ModelLabel]
+	}
+	if model == "" {
+		p.Strategy = strategy
+		return
+	}
+	p.Models = []string{model}
+	if strategy != "" {
+		p.Strategies = map[string]string{model: strategy} // p may serve the models of other Services too
 	}
 }
 
@@ -246,4 +255,10 @@ func (j *joined) add(p *listed) {
 	}
 	slices.Sort(known.Models)
 	known.Strategy = cmp.Or(known.Strategy, p.Strategy)
+	for model, strategy := range p.Strategies {
+		if known.Strategies == nil {
+			known.Strategies = map[string]string{}
+		}
+		known.Strategies[model] = cmp.Or(known.Strategies[model], strategy)
+	}
 }

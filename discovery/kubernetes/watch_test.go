@@ -154,18 +154,18 @@ func TestLabels(t *testing.T) {
 	c.slice(t, "other", "other-1", http8000, at("b", "10.0.0.2"))
 
 	chat := c.watch(t, &Source{ServiceSelector: "tier=chat"})
-	chat.waitPods(t, "a=http://10.0.0.1:8000,models=llama+qwen,strategy=sessionAffinity", "b=http://10.0.0.2:8000,models=qwen")
+	chat.waitPods(t, "a=http://10.0.0.1:8000,model=llama:sessionAffinity,model=qwen", "b=http://10.0.0.2:8000,model=qwen")
 	c.watch(t, &Source{ServiceSelector: "tier=chat", PodSelector: "llm-d.ai/role=prefill"}).
-		waitPods(t, "a=http://10.0.0.1:8000,models=llama+qwen,strategy=sessionAffinity")
+		waitPods(t, "a=http://10.0.0.1:8000,model=llama:sessionAffinity,model=qwen")
 	c.watch(t, &Source{ServiceSelector: "flexinfer.ai/model=llama"}).
-		waitPods(t, "a=http://10.0.0.1:8000,models=llama,strategy=sessionAffinity")
+		waitPods(t, "a=http://10.0.0.1:8000,model=llama:sessionAffinity")
 	// a Service without a model leaves that to the pods
 	c.watch(t, &Source{Service: "other", PodSelector: "llm-d.ai/role"}).
-		waitPods(t, "b=http://10.0.0.2:8000,models=mistral")
+		waitPods(t, "b=http://10.0.0.2:8000,model=mistral")
 
 	c.service(t, "one", map[string]string{"flexinfer.ai/model": "llama-4", "tier": "chat"}, map[string]string{"flexinfer.ai/routing": "least-loaded"})
 	c.service(t, "two", map[string]string{"tier": "batch"}, nil)
-	assert.Less(t, chat.waitPods(t, "a=http://10.0.0.1:8000,models=llama-4,strategy=leastLoaded"), soon)
+	assert.Less(t, chat.waitPods(t, "a=http://10.0.0.1:8000,model=llama-4:leastLoaded"), soon)
 }
 
 // What is no pod is not taken for the pod of the same name.
