@@ -78,10 +78,17 @@ func (c *cluster) service(t *testing.T, name string, labels, annotations map[str
 	require.NoError(t, err)
 }
 
-// pod makes the Pod that endpoints refer to.
+// pod makes the Pod that endpoints refer to, or replaces its labels.
 func (c *cluster) pod(t *testing.T, name string, labels map[string]string) {
 	t.Helper()
-	_, err := c.Admin.CoreV1().Pods(c.namespace).Create(t.Context(), &corev1.Pod{
+	pods := c.Admin.CoreV1().Pods(c.namespace)
+	if known, err := pods.Get(t.Context(), name, metav1.GetOptions{}); err == nil {
+		known.Labels = labels
+		_, err = pods.Update(t.Context(), known, metav1.UpdateOptions{})
+		require.NoError(t, err)
+		return
+	}
+	_, err := pods.Create(t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "engine", Image: "engine"}}},
 	}, metav1.CreateOptions{})

@@ -8,20 +8,18 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 	authv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/calinix/caddy-calinix/discovery/kubernetes/internal/apiserver"
 )
 
 // soon is within which a change is to be seen.
 const soon = time.Second
 
 // A Service is scaled from one pod to five, which no longer fit into one slice,
-// and back to two.
+// and back to two; its port changes, it is deleted, and comes back.
 func TestScale(t *testing.T) {
 	c := inCluster(t)
 	c.service(t, "llama", nil, nil)
@@ -40,8 +38,12 @@ func TestScale(t *testing.T) {
 	c.slice(t, "llama", "llama-2", http8000)
 	c.slice(t, "llama", "llama-1", http8000, at("b", "10.0.0.2"), at("c", "10.0.0.3"))
 	seen(r.waitPods(t, "b=http://10.0.0.2:8000", "c=http://10.0.0.3:8000"))
+	c.slice(t, "llama", "llama-1", []discoveryv1.EndpointPort{port("http", 9000)}, at("b", "10.0.0.2"))
+	seen(r.waitPods(t, "b=http://10.0.0.2:9000"))
 	require.NoError(t, c.Admin.CoreV1().Services(c.namespace).Delete(t.Context(), "llama", metav1.DeleteOptions{}))
 	seen(r.waitPods(t))
+	c.service(t, "llama", nil, nil)
+	seen(r.waitPods(t, "b=http://10.0.0.2:9000"))
 }
 
 func TestConditions(t *testing.T) {
@@ -155,14 +157,17 @@ func TestLabels(t *testing.T) {
 
 	chat := c.watch(t, &Source{ServiceSelector: "tier=chat"})
 	chat.waitPods(t, "a=http://10.0.0.1:8000,model=llama:sessionAffinity,model=qwen", "b=http://10.0.0.2:8000,model=qwen")
-	c.watch(t, &Source{ServiceSelector: "tier=chat", PodSelector: "llm-d.ai/role=prefill"}).
-		waitPods(t, "a=http://10.0.0.1:8000,model=llama:sessionAffinity,model=qwen")
+	prefill := c.watch(t, &Source{ServiceSelector: "tier=chat", PodSelector: "llm-d.ai/role=prefill"})
+	prefill.waitPods(t, "a=http://10.0.0.1:8000,model=llama:sessionAffinity,model=qwen")
 	c.watch(t, &Source{ServiceSelector: "flexinfer.ai/model=llama"}).
 		waitPods(t, "a=http://10.0.0.1:8000,model=llama:sessionAffinity")
 	// a Service without a model leaves that to the pods
 	c.watch(t, &Source{Service: "other", PodSelector: "llm-d.ai/role"}).
 		waitPods(t, "b=http://10.0.0.2:8000,model=mistral")
 
+	c.pod(t, "a", map[string]string{"llm-d.ai/role": "decode"})
+	c.pod(t, "b", map[string]string{"llm-d.ai/role": "prefill"})
+	assert.Less(t, prefill.waitPods(t, "b=http://10.0.0.2:8000,model=qwen"), soon)
 	c.service(t, "one", map[string]string{"flexinfer.ai/model": "llama-4", "tier": "chat"}, map[string]string{"flexinfer.ai/routing": "least-loaded"})
 	c.service(t, "two", map[string]string{"tier": "batch"}, nil)
 	assert.Less(t, chat.waitPods(t, "a=http://10.0.0.1:8000,model=llama-4:leastLoaded"), soon)
@@ -232,57 +237,6 @@ func TestRights(t *testing.T) {
 	r.waitPods(t, "a=http://10.0.0.1:8000")
 }
 
-// While one kind of object cannot be watched the source fails, and what changes in
-// the others counts at once.
-func TestOneWatchFails(t *testing.T) {
-	c := inCluster(t)
-	g := newGate(t, c)
-	c.service(t, "llama", nil, nil)
-	for _, name := range []string{"a", "b", "c"} {
-		c.pod(t, name, map[string]string{"x": "y"})
-	}
-	c.slice(t, "llama", "llama-1", http8000, at("a", "10.0.0.1"))
-	r := c.watch(t, &Source{Service: "llama", PodSelector: "x=y", Kubeconfig: g.kubeconfig(t, c)})
-	r.waitPods(t, "a=http://10.0.0.1:8000")
-	g.close("pods")
-	r.wait(t, "a failure", func(_, fault string) bool { return fault != "" })
-	for pod, address := range map[string]string{"b": "10.0.0.2", "c": "10.0.0.3"} {
-		c.slice(t, "llama", "llama-1", http8000, at(pod, address))
-		want := pod + "=http://" + address + ":8000"
-		assert.Less(t, r.wait(t, want+" and a failure", func(pods, fault string) bool { return pods == want && fault != "" }), soon)
-	}
-	g.open()
-	r.wait(t, "no failure", func(_, fault string) bool { return fault == "" })
-}
-
-// While the API server is away the pods known last stay, and what changed in the
-// meantime is seen afterwards.
-func TestServerAway(t *testing.T) {
-	c := newCluster(t, apiserver.Start(t))
-	c.service(t, "llama", nil, nil)
-	c.slice(t, "llama", "llama-1", http8000, at("a", "10.0.0.1"))
-	r := c.watch(t, &Source{Service: "llama"})
-	r.waitPods(t, "a=http://10.0.0.1:8000")
-	c.Stop()
-	r.wait(t, "a failure", func(pods, fault string) bool { return fault != "" && pods == "a=http://10.0.0.1:8000" })
-	c.Restart(t)
-	r.waitPods(t, "a=http://10.0.0.1:8000")
-	c.slice(t, "llama", "llama-1", http8000, at("b", "10.0.0.2"))
-	r.waitPods(t, "b=http://10.0.0.2:8000")
-}
-
-// A source that starts while the API server is away finds its pods later.
-func TestStartWithoutServer(t *testing.T) {
-	c := newCluster(t, apiserver.Start(t))
-	c.service(t, "llama", nil, nil)
-	c.slice(t, "llama", "llama-1", http8000, at("a", "10.0.0.1"))
-	c.Stop()
-	r := c.watch(t, &Source{Service: "llama"})
-	r.wait(t, "a failure", func(pods, fault string) bool { return fault != "" && pods == "none yet" })
-	c.Restart(t)
-	r.waitPods(t, "a=http://10.0.0.1:8000")
-}
-
 func TestRefusedSettings(t *testing.T) {
 	for want, s := range map[string]*Source{
 		"want either a service":    {},
@@ -293,28 +247,4 @@ func TestRefusedSettings(t *testing.T) {
 	} {
 		assert.ErrorContains(t, s.settle(), want)
 	}
-}
-
-// A source ends at once, also while it waits for the API server, and leaves nothing
-// behind.
-func TestEnd(t *testing.T) {
-	c := newCluster(t, apiserver.Start(t))
-	c.service(t, "llama", nil, nil)
-	c.slice(t, "llama", "llama-1", http8000, at("a", "10.0.0.1"))
-	before := goleak.IgnoreCurrent()
-	r, end := c.start(t, &Source{Service: "llama"})
-	r.waitPods(t, "a=http://10.0.0.1:8000")
-	end()
-	c.Stop()
-	r, end = c.start(t, &Source{Service: "llama"})
-	tries := 0
-	r.wait(t, "many failures", func(_, fault string) bool {
-		if fault != "" {
-			tries++
-		}
-		return tries == 10
-	})
-	end()
-	// Connections that nothing uses close later.
-	goleak.VerifyNone(t, before, goleak.IgnoreAnyFunction("golang.org/x/net/http2.(*ClientConn).readLoop"))
 }
