@@ -3,6 +3,7 @@
 package churn
 
 import (
+	"context"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -32,9 +33,9 @@ type scene struct {
 	version string // of the slice
 	shown   map[string]shown
 	slowest time.Duration // until a change was seen
-	// warming: the API server has just been restarted, and may itself take its time
-	// to tell of a change.
-	warming bool
+	// restarted: the API server may itself take its time to tell of a change.
+	restarted bool
+	finishing int64 // streams that ran at engines when these had begun to drain
 }
 
 // shown is an endpoint of the slice.
@@ -76,6 +77,9 @@ func (s *scene) show() {
 	}
 	require.NoError(s.t, err)
 	s.version = slice.ResourceVersion
+	if s.restarted {
+		s.told()
+	}
 	begin := time.Now()
 	for ; strings.Join(s.pods(), ", ") != strings.Join(want, ", "); time.Sleep(5 * time.Millisecond) {
 		if time.Since(begin) > 20*time.Second {
@@ -83,14 +87,28 @@ func (s *scene) show() {
 		}
 	}
 	took := time.Since(begin)
-	if s.warming {
-		s.t.Logf("after the restart of the API server a change was seen after %v", took)
-		return
-	}
 	s.slowest = max(s.slowest, took)
 	if took > time.Second {
 		s.t.Errorf("the pods %v were seen after %v", want, took)
 	}
+}
+
+// told waits until the API server tells a watch of the slice as it is now.
+func (s *scene) told() {
+	s.t.Helper()
+	begin := time.Now()
+	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
+	defer cancel()
+	w, err := s.server.Admin.DiscoveryV1().EndpointSlices("default").Watch(ctx, metav1.ListOptions{})
+	require.NoError(s.t, err)
+	defer w.Stop()
+	for event := range w.ResultChan() {
+		if slice, ok := event.Object.(*discoveryv1.EndpointSlice); ok && slice.ResourceVersion == s.version {
+			s.t.Logf("the API server tells of a change after %v", time.Since(begin))
+			return
+		}
+	}
+	s.t.Fatal("the API server does not tell of a change")
 }
 
 // pods lists what Calinix has.
@@ -131,7 +149,8 @@ func (s *scene) remove(name string) {
 	e.terminating = true
 	s.shown[name] = e
 	s.show()
-	e.engine.terminate()
+	s.finishing += e.engine.running.Load()
+	e.engine.terminate(s.t)
 	delete(s.shown, name)
 	s.show()
 }
@@ -192,11 +211,18 @@ calinix {
 	s.server.Stop()
 	s.caddy.WaitMetric(t, 1, "calinix_discovery_failing")
 	s.server.Restart(t)
+	back := time.Now()
 	s.caddy.WaitMetric(t, 0, "calinix_discovery_failing")
-	s.warming = true
+	t.Logf("the API server was found again after %v", time.Since(back))
+	s.restarted = true
 	s.add(1)
+	s.flip(s.names()[0])
+	s.remove(s.names()[0])
 	l.end(t)
 	t.Logf("the slowest change was seen after %v", s.slowest)
+	if s.finishing == 0 {
+		t.Error("no stream ran at an engine that began to drain")
+	}
 	s.caddy.WaitMetric(t, 0, "calinix_pod_inflight")
 	if added := s.caddy.Metrics(t).Sum("calinix_endpoint_changes_total", "change_type", "added"); added < 8 {
 		t.Errorf("%v pods were added, want 8 or more", added)

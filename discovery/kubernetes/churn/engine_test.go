@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,6 +21,7 @@ type engine struct {
 	name, address string
 	server        *http.Server
 	sim           *enginesim.Engine
+	running       atomic.Int64 // requests, but for probes
 }
 
 // engines makes them.
@@ -39,8 +41,9 @@ func newEngines(t *testing.T) *engines {
 	return &engines{port: l.Addr().(*net.TCPAddr).Port, peers: enginesim.NewPeers()}
 }
 
-// start runs one that has no predecessor at its address.
-func (es *engines) start(t *testing.T) *engine {
+// start runs one that has no predecessor at its address, and serves these models
+// only, if any are named.
+func (es *engines) start(t *testing.T, models ...string) *engine {
 	t.Helper()
 	es.mu.Lock()
 	es.n++
@@ -48,22 +51,34 @@ func (es *engines) start(t *testing.T) *engine {
 	at := fmt.Sprintf("%s%d:%d", actualNet, es.n, es.port)
 	es.mu.Unlock()
 	var err error
-	e.sim, err = enginesim.New(enginesim.Settings{Name: e.name, DecodeTokensPerSecond: 100, PrefillTokensPerSecond: 1e6, OutputTokens: 10}, enginesim.SystemClock(), es.peers)
+	e.sim, err = enginesim.New(enginesim.Settings{Name: e.name, Models: models, DecodeTokensPerSecond: 40, PrefillTokensPerSecond: 1e6, OutputTokens: 12}, enginesim.SystemClock(), es.peers)
 	require.NoError(t, err)
 	l, err := net.Listen("tcp", at)
 	require.NoError(t, err)
-	e.server = &http.Server{Handler: e.sim, ReadHeaderTimeout: time.Minute}
+	e.server = &http.Server{Handler: e, ReadHeaderTimeout: time.Minute}
 	go func() { _ = e.server.Serve(l) }()
 	t.Cleanup(e.kill)
 	return e
 }
 
+// ServeHTTP implements [http.Handler].
+func (e *engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodPost {
+		e.running.Add(1)
+		defer e.running.Add(-1)
+	}
+	e.sim.ServeHTTP(w, r)
+}
+
 // terminate is what an engine does that was told to: it takes no new connections
 // and ends when its streams have.
-func (e *engine) terminate() {
+func (e *engine) terminate(t *testing.T) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	_ = e.server.Shutdown(ctx)
+	if err := e.server.Shutdown(ctx); err != nil {
+		t.Errorf("%s, which terminates, still has %d streams: %v", e.name, e.running.Load(), err)
+	}
 }
 
 func (e *engine) kill() {

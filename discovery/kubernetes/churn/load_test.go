@@ -12,15 +12,18 @@ import (
 )
 
 // load sends streamed requests at a fixed rate, each of another conversation, and
-// checks that every answer is whole.
+// checks that every answer is whole. It does not wait for answers: where they come
+// late, more requests run at once.
 type load struct {
 	url    string
 	client *http.Client
+	begin  time.Time
 	stop   context.CancelFunc
 	ended  sync.WaitGroup
 
 	mu     sync.Mutex
 	sent   int
+	last   time.Time // when the last one was sent
 	faults []string
 }
 
@@ -29,15 +32,14 @@ const rate = 100 // requests a second
 func startLoad(t *testing.T, url string) *load {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
-	l := &load{url: url + "/v1/chat/completions", client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}}, stop: stop}
+	l := &load{url: url + "/v1/chat/completions", begin: time.Now(), client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}}, stop: stop}
 	l.ended.Go(func() {
-		tick := time.NewTicker(time.Second / rate)
-		defer tick.Stop()
 		for i := 0; ; i++ {
+			due := l.begin.Add(time.Duration(i) * time.Second / rate)
 			select {
 			case <-ctx.Done():
 				return
-			case <-tick.C:
+			case <-time.After(time.Until(due)):
 				l.ended.Go(func() { l.one(i) })
 			}
 		}
@@ -48,14 +50,16 @@ func startLoad(t *testing.T, url string) *load {
 // one sends a request. It does not end with the load: those under way are to
 // succeed too.
 func (l *load) one(i int) {
+	l.mu.Lock()
+	l.sent, l.last = l.sent+1, time.Now()
+	l.mu.Unlock()
 	fault := ""
 	if err := l.send(i); err != nil {
 		fault = fmt.Sprintf("request %d at %s: %v", i, time.Now().Format("15:04:05.000"), err)
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.sent++
 	if fault != "" {
+		l.mu.Lock()
+		defer l.mu.Unlock()
 		l.faults = append(l.faults, fault)
 	}
 }
@@ -83,15 +87,18 @@ func (l *load) send(i int) error {
 	return nil
 }
 
-// end stops the load and reports every request that failed.
+// end stops the load, and reports every request that failed and a rate that was not
+// held.
 func (l *load) end(t *testing.T) {
 	t.Helper()
 	l.stop()
 	l.ended.Wait()
 	l.client.CloseIdleConnections()
-	t.Logf("%d requests, %d failed", l.sent, len(l.faults))
-	if l.sent < rate {
-		t.Errorf("only %d requests were sent", l.sent)
+	took := l.last.Sub(l.begin)
+	reached := float64(l.sent-1) / took.Seconds()
+	t.Logf("%d requests in %v, %.1f a second, %d failed", l.sent, took, reached, len(l.faults))
+	if reached < 0.95*rate || reached > 1.05*rate {
+		t.Errorf("%.1f requests a second, want %d", reached, rate)
 	}
 	for i, f := range l.faults {
 		if i == 10 {
