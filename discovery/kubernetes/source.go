@@ -39,24 +39,26 @@ type Source struct {
 	// llm-d.ai/role=prefill. Needs the right to watch pods. Default: all.
 	PodSelector string `json:"pod_selector,omitempty"`
 
-	// The ports on which the engines listen, by name or number: each is a pod of
-	// its own (ranks on one host). Default: the only one that there is.
+	// The pods' ports on which the engines listen, by the Service's names for them
+	// or their numbers: each is a pod of its own (ranks on one host). Default: the
+	// only one that there is.
 	Ports []string `json:"ports,omitempty"`
 
 	// http or https. Default: https for ports whose appProtocol is https, else
 	// http.
 	Scheme string `json:"scheme,omitempty"`
 
-	// The label of a Service, or of its pods, that names the model which they
-	// serve. Default: flexinfer.ai/model.
+	// The label of a Service that names the model which its pods serve; of a pod,
+	// where its Service has none and pod_selector is given. Default:
+	// flexinfer.ai/model.
 	ModelLabel string `json:"model_label,omitempty"`
 
 	// The annotation of a Service that chooses the strategy of its model:
 	// session-affinity, prefix or least-loaded. Default: flexinfer.ai/routing.
 	RoutingAnnotation string `json:"routing_annotation,omitempty"`
 
-	// A kubeconfig file, and which of its contexts. Default: the credentials that
-	// a pod has, else $KUBECONFIG or ~/.kube/config.
+	// A kubeconfig file, and which of its contexts. Default: $KUBECONFIG or
+	// ~/.kube/config, and where neither is there the credentials that a pod has.
 	Kubeconfig string `json:"kubeconfig,omitempty"`
 	Context    string `json:"context,omitempty"`
 
