@@ -133,7 +133,7 @@ func (w *watcher) run(ctx context.Context) {
 	told := w.answered
 	w.source.told.Store(&told)
 	for _, f := range w.factories {
-		f.Start(ctx.Done())
+		f.StartWithContext(ctx)
 	}
 	defer func() {
 		for _, f := range w.factories {
