@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 
 	"github.com/calinix/caddy-calinix/discovery"
 )
@@ -111,8 +112,8 @@ func (w *watcher) prepare(i cache.SharedIndexInformer) cache.SharedIndexInformer
 		UpdateFunc: func(_, _ any) { w.signal() },
 		DeleteFunc: func(any) { w.signal() },
 	})
-	// The tap tells of failures; the handler that is used without one logs them on
-	// the standard error output.
+	// The tap tells of failures; the handler that is used without one logs them at
+	// every try.
 	_ = i.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {})
 	_ = i.SetTransform(trim)
 	return i
@@ -132,6 +133,7 @@ func trim(obj any) (any, error) {
 func (w *watcher) run(ctx context.Context) {
 	told := w.answered
 	w.source.told.Store(&told)
+	ctx = klog.NewContext(ctx, w.source.library)
 	for _, f := range w.factories {
 		f.StartWithContext(ctx)
 	}
