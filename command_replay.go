@@ -23,7 +23,8 @@ type replayFlags struct {
 	rates    []float64
 	loads    []float64
 	policies []string
-	hold     time.Duration
+	overload fleet.Overload
+	transit  time.Duration
 	seed     uint64
 	csv      string
 	html     string
@@ -61,7 +62,10 @@ exit status is 1 if one is missed.`,
 	f.Float64SliceVar(&o.loads, "loads", []float64{0.5, 0.8, 0.95}, "loads, 1 is what an oracle serves with 99 % goodput")
 	f.Float64SliceVar(&o.rates, "rates", nil, "requests a second, instead of loads")
 	f.StringSliceVar(&o.policies, "policies", nil, "policies to run (default all): "+strings.Join(policyNames(), ", "))
-	f.DurationVar(&o.hold, "hold", fleet.DefaultOverload().Above, "estimated wait above which expectedTTFT+hold keeps requests back, on pods that compute at least 2000 tokens a second")
+	o.overload = fleet.DefaultOverload()
+	f.DurationVar(&o.overload.Above, "hold", o.overload.Above, "estimated wait above which expectedTTFT+hold keeps requests back")
+	f.Float64Var(&o.overload.Ageing, "ageing", o.overload.Ageing, "how much of its wait expectedTTFT+hold takes off a request's length")
+	f.DurationVar(&o.transit, "transit", 0, "time that a request takes to its pod, and the news of its answer back")
 	f.Uint64Var(&o.seed, "seed", 1, "of what is drawn")
 	f.StringVar(&o.csv, "csv", "", "also write the results to this file, as comma-separated values")
 	f.StringVar(&o.html, "html", "", "also write a report to this file")
@@ -160,11 +164,11 @@ func (o *replayFlags) runs(trace *replay.Trace, progress *progress) (runs []repl
 			policies = append(policies, p)
 		}
 	}
-	if o.hold <= 0 {
-		return nil, fmt.Errorf("--hold %v: want more than 0", o.hold)
+	if o.overload.Above <= 0 || o.overload.Ageing < 0 || o.transit < 0 {
+		return nil, fmt.Errorf("--hold %v, --ageing %v, --transit %v: want more than 0, and no negative ones", o.overload.Above, o.overload.Ageing, o.transit)
 	}
 	for i := range policies {
-		if p := replay.Holding(o.hold); policies[i].Name == p.Name {
+		if p := replay.Holding(o.overload); policies[i].Name == p.Name {
 			policies[i] = p
 		}
 	}
@@ -173,7 +177,7 @@ func (o *replayFlags) runs(trace *replay.Trace, progress *progress) (runs []repl
 	}
 	engine := replay.H100()
 	engine.CacheBlocks = o.blocks
-	base := replay.Run{Trace: trace, Pods: o.pods, Engine: engine, Seed: o.seed}
+	base := replay.Run{Trace: trace, Pods: o.pods, Engine: engine, Seed: o.seed, Transit: float64(o.transit) / float64(time.Millisecond)}
 	rates := o.rates
 	if len(rates) == 0 {
 		progress.say("looking for what the pods can serve")

@@ -108,7 +108,9 @@ func TestReplayRefuses(t *testing.T) {
 		{[]string{file, "--pods", "0"}, "0 pods, want 1 to 64"},
 		{[]string{file, "--rates", "0"}, "a rate of 0"},
 		{[]string{file, "--blocks", "-1"}, "--blocks -1"},
-		{[]string{file, "--hold", "0s"}, "--hold 0s: want more than 0"},
+		{[]string{file, "--hold", "0s"}, "--hold 0s, --ageing 0.1, --transit 0s: want more than 0"},
+		{[]string{file, "--ageing", "-1"}, "--ageing -1"},
+		{[]string{file, "--transit", "-1ms"}, "--transit -1ms"},
 	} {
 		if _, err := replayed(c.args...); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: %v, want %q", c.args, err, c.want)

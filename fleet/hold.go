@@ -31,7 +31,7 @@ type Overload struct {
 // DefaultOverload returns what holds where overload is on and nothing else is said;
 // see docs/routing-policies.md.
 func DefaultOverload() Overload {
-	return Overload{Above: 100 * time.Millisecond, Ageing: 0.05, Max: 1000}
+	return Overload{Above: 100 * time.Millisecond, Ageing: 0.1, Max: 1000}
 }
 
 // ErrHeld is what Begin returns for a leg that is held. It is no failure.

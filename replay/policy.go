@@ -1,8 +1,6 @@
 package replay
 
 import (
-	"time"
-
 	"github.com/calinix/caddy-calinix/fleet"
 	"github.com/calinix/caddy-calinix/selection"
 )
@@ -25,7 +23,7 @@ type Policy struct {
 func Policies() []Policy {
 	return []Policy{
 		Strategy("expectedTTFT", selection.ExpectedTTFT, Constants{}),
-		Holding(0),
+		Holding(fleet.DefaultOverload()),
 		Strategy("cacheAware", selection.CacheAware, Constants{}),
 		Strategy("sessionAffinity", selection.SessionAffinity, Constants{}),
 		Strategy("prefix", selection.Prefix, Constants{}),
@@ -44,13 +42,9 @@ func Policies() []Policy {
 	}
 }
 
-// Holding returns the strategy expectedTTFT with requests held as an overload wants
-// it, whose threshold is above; 0: the default.
-func Holding(above time.Duration) Policy {
-	o := fleet.DefaultOverload()
-	if above > 0 {
-		o.Above = above
-	}
+// Holding returns the strategy expectedTTFT with requests held as o wants it, but for
+// its Max: none are refused.
+func Holding(o fleet.Overload) Policy {
 	p := Strategy("expectedTTFT+hold", selection.ExpectedTTFT, Constants{Overload: o})
 	p.Note += ", requests held while pods are too busy, the shortest goes first"
 	return p

@@ -22,6 +22,9 @@ type Run struct {
 	// Slow says how many times slower than Engine the pods are, by their number;
 	// those that it does not reach are as fast.
 	Slow []float64
+	// Transit is how many ms a request takes to reach its pod, and the news of its
+	// answer to come back: a pod that has nothing else to do is idle meanwhile.
+	Transit float64
 	// Warm returns the blocks of one prefix that pod p holds at the start; nil:
 	// none.
 	Warm func(p int) []int32
@@ -58,6 +61,7 @@ type sim struct {
 	pods []*pod
 	jobs []job
 	draw random
+	way  transit
 
 	changes changes // of the pods' caches, for routers that are told
 	scraped *scrape // the pods' gauges, for routers that look at them
@@ -74,7 +78,7 @@ func (r Run) Do() (*Result, error) {
 	case r.Engine.KVTokens < 1 || r.Engine.Chunk <= r.Engine.Running || r.Engine.Running < 1:
 		return nil, fmt.Errorf("engine: want a chunk of more tokens than sequences run, and room for tokens")
 	}
-	s := &sim{Run: r, draw: random{r.Seed*7919 + 17}, jobs: make([]job, len(r.Trace.Requests))}
+	s := &sim{Run: r, way: transit{late: r.Transit}, draw: random{r.Seed*7919 + 17}, jobs: make([]job, len(r.Trace.Requests))}
 	rt := r.Policy.make(s)
 	for i := range r.Pods {
 		s.pods = append(s.pods, s.newPod(i, rt))
@@ -96,7 +100,8 @@ func (s *sim) newPod(i int, rt router) *pod {
 	p := &pod{
 		engine: &s.Engine, slow: 1, tokens: s.Trace.BlockTokens, end: math.Inf(1),
 		cache:    newCache(s.Trace.Blocks, s.Engine.capacity()),
-		computed: rt.first, finished: rt.done,
+		computed: func(j *job, now float64) { s.way.send(now, func(at float64) { rt.first(j, at) }) },
+		finished: func(j *job, now float64) { s.way.send(now, func(at float64) { rt.done(j, at) }) },
 	}
 	if i < len(s.Slow) && s.Slow[i] > 0 {
 		p.slow = s.Slow[i]
@@ -118,7 +123,7 @@ func (s *sim) play(rt router) {
 	next, h := 0, holderOf(rt)
 	for {
 		for j := h.released(s.now); j != nil; j = h.released(s.now) {
-			s.pods[j.pod].push(j, s.now)
+			s.post(j)
 		}
 		arrival := math.Inf(1)
 		if next < len(s.jobs) {
@@ -131,11 +136,10 @@ func (s *sim) play(rt router) {
 				step, due = p.end, p
 			}
 		}
-		alarm := math.Max(s.now, h.due())
-		if due == nil && next == len(s.jobs) && math.IsInf(alarm, 1) {
+		alarm, letter := math.Max(s.now, h.due()), s.way.due()
+		if s.now = min(arrival, step, alarm, letter); math.IsInf(s.now, 1) {
 			return
 		}
-		s.now = min(arrival, step, alarm)
 		s.changes.apply(s.now)
 		if s.scraped != nil {
 			s.scraped.look(s)
@@ -143,6 +147,8 @@ func (s *sim) play(rt router) {
 		switch {
 		case step <= s.now:
 			due.step()
+		case letter <= s.now:
+			s.way.arrive()
 		case alarm <= s.now:
 			// released does what is due
 		default:
@@ -150,10 +156,15 @@ func (s *sim) play(rt router) {
 			j.Request, j.id, j.at = &s.Trace.Requests[next], next, arrival
 			next++
 			if j.pod = rt.route(j, s.now); j.pod != nowhere {
-				s.pods[j.pod].push(j, s.now)
+				s.post(j)
 			}
 		}
 	}
+}
+
+// post sends the job to its pod.
+func (s *sim) post(j *job) {
+	s.way.send(s.now, func(at float64) { s.pods[j.pod].push(j, at) })
 }
 
 // holderOf returns the router as one that may keep requests back.

@@ -25,7 +25,7 @@ var tryCode = map[string]map[string]string{
 // outcomes are the values of the label reason.
 var outcomes = []string{
 	"answered", "refused_4xx", "refused_5xx", "unreachable", "lost_sending", "lost_waiting", "timed_out", "client_gone",
-	"cut", "unusable", "unsent", "dropped", "no_pod", "rejected",
+	"cut", "unusable", "unsent", "dropped", "no_pod", "overloaded", "rejected",
 }
 
 // counters compares a balancer's counters with how its requests ended.
