@@ -12,16 +12,9 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
-	"golang.org/x/net/http2"
 
 	"github.com/calinix/caddy-calinix/outcome"
 )
-
-// staleWindow is how long after a request was fully written on a reused
-// connection the connection's end, with no byte of an answer seen, still counts
-// as the race between our write and the engine's idle timeout. Later than that
-// the engine may have begun to work, and a repeat could generate twice.
-const staleWindow = 100 * time.Millisecond
 
 // podTransport carries every leg to its pod: Caddy's own HTTP transport, plus
 // what a balancer needs to know of a round trip and Caddy does not tell.
@@ -58,6 +51,7 @@ func (t *podTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	loggable(req) // Caddy logs it when this returns
 	resp, err := t.pooled.RoundTrip(l.traced(req, header))
 	if err != nil && l.last.stale(err) && req.Context().Err() == nil {
+		l.taken = l.last.taken()
 		resp, err = t.fresh.RoundTrip(l.traced(l.rewound(req), header))
 	}
 	if err != nil {
@@ -109,6 +103,7 @@ func (l *leg) traced(req *http.Request, header http.Header) *http.Request {
 	trace := &httptrace.ClientTrace{
 		GotConn: func(info httptrace.GotConnInfo) {
 			a.reused.Store(info.Reused)
+			a.ended.Store(info.Reused && hasEnded(info.Conn))
 			a.connected.Store(true)
 		},
 		WroteRequest: func(info httptrace.WroteRequestInfo) {
@@ -132,29 +127,6 @@ func ownVars(ctx context.Context) context.Context {
 		return ctx
 	}
 	return context.WithValue(ctx, caddyhttp.VarsCtxKey, maps.Clone(vars))
-}
-
-// stale reports whether err is the end of a reused connection that the pod had
-// closed before, or while, the request was written. A stream of an HTTP/2
-// connection that the pod has reset is not: the pod has the request, unless it
-// says that it refused the stream.
-func (a *attempt) stale(err error) bool {
-	if !a.reused.Load() || a.answering.Load() || isDialError(err) || isTimeout(err) {
-		return false
-	}
-	var stream http2.StreamError
-	if errors.As(err, &stream) && stream.Code != http2.ErrCodeRefusedStream {
-		return false
-	}
-	wrote := a.wroteAt.Load()
-	return wrote == 0 || time.Since(time.Unix(0, wrote)) < staleWindow
-}
-
-// rewound gives req a fresh reader over the leg's body.
-func (l *leg) rewound(req *http.Request) *http.Request {
-	again := req.WithContext(req.Context())
-	again.Body = l.bodyReader()
-	return again
 }
 
 // legBody tells the leg of the first byte of an answer and of the error that
