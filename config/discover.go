@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 )
 
@@ -99,10 +101,11 @@ func (c *checker) sources(b *Balancer) {
 // With returns b's defaults with the pods that its sources have found, by the
 // sources' keys, behind those that are listed. A pod that is wrong, that has the
 // id of another, or that is one too many is left out, with a problem that says
-// so. A pod that is found for several lists is one pod with several roles.
+// so. A pod that is found several times is one pod, with the roles of all lists and
+// the models of all sources.
 func (b *Balancer) With(found map[string][]Pod) (*Balancer, Problems) {
 	e := b.Defaults()
-	j := joiner{limit: MaxPods, seen: map[string]Pod{}}
+	j := joiner{limit: MaxPods, seen: map[string]Pod{}, found: map[string]bool{}}
 	if r := e.CacheRegistry; r != nil && r.MaxPods != nil {
 		j.limit = min(j.limit, *r.MaxPods)
 	}
@@ -128,6 +131,7 @@ type joiner struct {
 	checker
 	limit int
 	seen  map[string]Pod
+	found map[string]bool // those that are not listed
 }
 
 // pod adds p, which place names in messages, to the list at path.
@@ -144,22 +148,26 @@ func (j *joiner) pod(b *Balancer, path, place string, list *[]Pod, p Pod) {
 	case known && !sameAddress(other.URL, p.URL):
 		j.add(place, nil, "another pod of this id is at %s", other.URL)
 	case known:
-		j.addRole(b, path, p.ID)
+		j.addTo(b, path, p)
 	case len(j.seen) >= j.limit:
 		j.add(place, nil, "one pod more than the %d that are allowed", j.limit)
 	default:
-		j.seen[p.ID] = p
+		j.seen[p.ID], j.found[p.ID] = p, true
 		*list = append(*list, p)
 	}
 }
 
-// addRole gives the pod that is in another list already the role of this one.
-func (j *joiner) addRole(b *Balancer, path, id string) {
+// addTo gives the pod that is in a list already the role of the one at path. What
+// is listed says for itself which models it serves.
+func (j *joiner) addTo(b *Balancer, path string, again Pod) {
 	b.eachGroup(func(_ string, pods *[]Pod, _ []json.RawMessage) {
 		for i := range *pods {
 			p := &(*pods)[i]
-			if p.ID != id {
+			if p.ID != again.ID {
 				continue
+			}
+			if j.found[p.ID] {
+				p.AddModels(again)
 			}
 			p.Capabilities = orEmpty(p.Capabilities)
 			switch path {
@@ -172,6 +180,24 @@ func (j *joiner) addRole(b *Balancer, path, id string) {
 			}
 		}
 	})
+}
+
+// AddModels adds the models that other, which is the same pod, serves, and their
+// strategies. A pod that names no models serves any.
+func (p *Pod) AddModels(other Pod) {
+	if len(p.Models) == 0 || len(other.Models) == 0 {
+		p.Models = nil
+		return
+	}
+	p.Models = slices.Concat(p.Models, other.Models)
+	slices.Sort(p.Models)
+	p.Models = slices.Compact(p.Models)
+	all := maps.Clone(other.Strategies)
+	if all == nil {
+		all = map[string]string{}
+	}
+	maps.Copy(all, p.Strategies) // the first source that says it counts
+	p.Strategies = all
 }
 
 func sameAddress(a, b string) bool {

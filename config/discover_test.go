@@ -2,6 +2,8 @@ package config
 
 import (
 	"encoding/json"
+	"fmt"
+	"maps"
 	"strings"
 	"testing"
 )
@@ -97,6 +99,40 @@ func TestFoundPodsJoinTheListed(t *testing.T) {
 	}
 	if d := e.Members()[1].Draining; d == nil || *d {
 		t.Error("a found pod has no defaults")
+	}
+}
+
+// A pod that two sources find, of two Kubernetes Services for example, serves the
+// models of both.
+func TestFoundTwice(t *testing.T) {
+	b := &Balancer{Single: &Single{
+		Pods:     []Pod{{ID: "listed", URL: "http://listed:1", Models: []string{"own"}}},
+		Discover: []json.RawMessage{json.RawMessage(`{"source":"one"}`), json.RawMessage(`{"source":"two"}`)},
+	}}
+	at := func(id string, models ...string) Pod { return Pod{ID: id, URL: "http://" + id + ":1", Models: models} }
+	first, second := at("a", "llama", "qwen"), at("a", "adapter", "llama")
+	first.Strategies = map[string]string{"llama": "prefix"}
+	second.Strategies = map[string]string{"llama": "random", "adapter": "leastLoaded"}
+	found := map[string][]Pod{
+		`single {"source":"one"}`: {first, at("any", "llama"), at("listed", "llama")},
+		`single {"source":"two"}`: {second, at("any")},
+	}
+	for range 2 { // what was found stays as it is
+		e, problems := b.With(found)
+		if len(problems) > 0 {
+			t.Fatal(problems)
+		}
+		got := map[string]string{}
+		for _, m := range e.Members() {
+			got[m.ID] = fmt.Sprint(m.Models, m.Strategies)
+		}
+		want := map[string]string{
+			"listed": "[own] map[]", "any": "[] map[]",
+			"a": "[adapter llama qwen] map[adapter:leastLoaded llama:prefix]",
+		}
+		if !maps.Equal(got, want) {
+			t.Errorf("got %v, want %v", got, want)
+		}
 	}
 }
 

@@ -248,17 +248,6 @@ func (j *joined) add(p *listed) {
 		known.URL, known.Node, known.Zone = p.URL, p.Node, p.Zone
 		known.Draining, known.uid = nil, p.uid
 	}
-	for _, m := range p.Models {
-		if !slices.Contains(known.Models, m) {
-			known.Models = append(known.Models, m)
-		}
-	}
-	slices.Sort(known.Models)
+	known.AddModels(p.Pod)
 	known.Strategy = cmp.Or(known.Strategy, p.Strategy)
-	for model, strategy := range p.Strategies {
-		if known.Strategies == nil {
-			known.Strategies = map[string]string{}
-		}
-		known.Strategies[model] = cmp.Or(known.Strategies[model], strategy)
-	}
 }

@@ -165,6 +165,10 @@ func TestLabels(t *testing.T) {
 	c.watch(t, &Source{Service: "other", PodSelector: "llm-d.ai/role"}).
 		waitPods(t, "b=http://10.0.0.2:8000,model=mistral")
 
+	// a pod that any Service has for any model serves any
+	c.watch(t, &Source{ServiceSelector: "tier"}).
+		waitPods(t, "a=http://10.0.0.1:8000,model=llama:sessionAffinity,model=qwen", "b=http://10.0.0.2:8000")
+
 	c.pod(t, "a", map[string]string{"llm-d.ai/role": "decode"})
 	c.pod(t, "b", map[string]string{"llm-d.ai/role": "prefill"})
 	assert.Less(t, prefill.waitPods(t, "b=http://10.0.0.2:8000,model=qwen"), soon)
