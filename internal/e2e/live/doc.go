@@ -4,7 +4,8 @@
 // Time runs 8 times as fast as in the trace, and a block of 512 tokens is 16
 // words: so 500 requests take 10 seconds, and cost the machine little. What is
 // compared is the mean time to the first byte. Only policies that the replay
-// tells well apart must come in its order.
+// tells well apart must come in its order. And with twice the requests that the
+// engines can serve in time, holding them (overload) must help as it does there.
 //
 // The trace is a generated one, the same each time, or the file in Mooncake's
 // format that CALINIX_TRACE names. The test has the build tag live, as it wants

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/calinix/caddy-calinix/fleet"
 	"github.com/calinix/caddy-calinix/internal/testcaddy"
 	"github.com/calinix/caddy-calinix/replay"
 )
@@ -26,6 +27,7 @@ const (
 	pods     = 8
 	requests = 500
 	rate     = 6.5 // requests a second in the trace's time, 80 % of what 8 pods serve
+	overload = 2   // times what the pods serve in time is too many
 	faster   = 8
 	shorter  = 32 // tokens of the trace to a word
 	apart    = 1.5
@@ -78,16 +80,7 @@ func TestRanking(t *testing.T) {
 	}
 	slices.SortFunc(names, func(a, b string) int { return int(1000 * (expected[a] - expected[b])) })
 	for _, name := range names {
-		first := play(t, trace, policies[name])
-		sum := time.Duration(0)
-		for _, d := range first {
-			sum += d
-		}
-		mean := sum.Seconds() * 1000 * faster / float64(len(first))
-		seen[name] = mean
-		slices.Sort(first)
-		t.Logf("%-13s mean time to the first byte: %5.0f ms in the replay, %5.0f ms live (median %.0f, p99 %.0f)", name, expected[name], mean,
-			first[len(first)/2].Seconds()*1000*faster, first[len(first)*99/100].Seconds()*1000*faster)
+		seen[name] = played(t, trace, name, rate, "strategy "+policies[name], expected[name])
 	}
 	pairs := 0
 	for i, a := range names {
@@ -106,10 +99,57 @@ func TestRanking(t *testing.T) {
 	}
 }
 
-// play sends the trace and returns the times to the first byte.
-func play(t *testing.T, trace *replay.Trace, strategy string) []time.Duration {
+// TestOverload: where there are more requests than the pods can serve, holding makes
+// the first bytes come sooner by far, live as in the replay.
+func TestOverload(t *testing.T) {
+	trace := readTrace(t)
+	run := replay.Run{Trace: trace, Pods: pods, Engine: replay.H100(), Seed: 1}
+	run.Policy, _ = replay.PolicyNamed("expectedTTFT")
+	full, err := run.Sustained(0.99)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run.Rate = overload * full
+	var expected, seen []float64
+	for _, c := range []struct{ name, keys string }{
+		{"expectedTTFT", "strategy expected_ttft"},
+		{"expectedTTFT+hold", fmt.Sprintf("strategy expected_ttft\noverload {\nhold %v\n}", fleet.DefaultOverload().Above/faster)},
+	} {
+		run.Policy, _ = replay.PolicyNamed(c.name)
+		r, err := run.Do()
+		if err != nil {
+			t.Fatal(err)
+		}
+		expected = append(expected, r.Mean)
+		seen = append(seen, played(t, trace, c.name, run.Rate, c.keys, r.Mean))
+	}
+	for where, means := range map[string][]float64{"in the replay": expected, "live": seen} {
+		if gain := means[0] / means[1]; gain < apart {
+			t.Errorf("%s the mean is only %.2f times as long without holding", where, gain)
+		}
+	}
+}
+
+// played plays the trace and returns the mean time to the first byte, in ms of the
+// trace's time.
+func played(t *testing.T, trace *replay.Trace, name string, rate float64, keys string, expected float64) (mean float64) {
 	t.Helper()
-	url, stop := serve(t, strategy)
+	first := play(t, trace, rate, keys)
+	sum := time.Duration(0)
+	for _, d := range first {
+		sum += d
+	}
+	mean = sum.Seconds() * 1000 * faster / float64(len(first))
+	slices.Sort(first)
+	t.Logf("%-17s mean time to the first byte: %5.0f ms in the replay, %5.0f ms live (median %.0f, p99 %.0f)", name, expected, mean,
+		first[len(first)/2].Seconds()*1000*faster, first[len(first)*99/100].Seconds()*1000*faster)
+	return mean
+}
+
+// play sends the trace at that rate and returns the times to the first byte.
+func play(t *testing.T, trace *replay.Trace, rate float64, keys string) []time.Duration {
+	t.Helper()
+	url, stop := serve(t, keys)
 	defer stop()
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1000}}
 	defer client.CloseIdleConnections()
@@ -135,7 +175,7 @@ func play(t *testing.T, trace *replay.Trace, strategy string) []time.Duration {
 
 // serve starts the binary with the engines in it. An engine's speed and memory
 // are those of the replay's, in this scenario's time and words.
-func serve(t *testing.T, strategy string) (url string, stop func()) {
+func serve(t *testing.T, keys string) (url string, stop func()) {
 	t.Helper()
 	h := replay.H100()
 	port, admin := testcaddy.Port(t), testcaddy.Port(t)
@@ -161,7 +201,7 @@ func serve(t *testing.T, strategy string) (url string, stop func()) {
 }
 http://:%d {
 	calinix {
-		strategy %s
+		%s
 		cache_registry {
 			blocks_per_pod %d
 		}
@@ -177,7 +217,7 @@ http://:%d {
 		}
 	}
 }
-%s`, admin, port, strategy, h.CacheBlocks, 2000.0/shorter*faster, 20*time.Second/faster, list.String(), engines.String())
+%s`, admin, port, keys, h.CacheBlocks, 2000.0/shorter*faster, 20*time.Second/faster, list.String(), engines.String())
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "Caddyfile"), []byte(caddyfile), 0o600); err != nil {
 		t.Fatal(err)
