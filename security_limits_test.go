@@ -286,9 +286,9 @@ func secureIndexFlood(t *testing.T) {
 			t.Errorf("after round %d: %v", round, a)
 		}
 	}
-	flood(6, 60)
+	flood(6, 200) // long enough for the index, which tells times apart in steps of 34 ms
 	if a := cl.Post(t, "/v1/completions", mine); depth(t, a) != 0 {
-		t.Errorf("not used for 1200 blocks: %v", a)
+		t.Errorf("not used for 4000 blocks: %v", a)
 	}
 }
 

@@ -74,6 +74,7 @@ var claims = map[string]func(*testing.T){
 	"prompt-cost":         securePromptCost,
 	"slow-bodies":         secureSlowBodies,
 	"index-flood":         secureIndexFlood,
+	"refused-flood":       secureRefusedFlood,
 	"session-flood":       secureSessionFlood,
 	"collisions":          secureCollisions,
 	"salts":               secureSalts,

@@ -82,17 +82,23 @@ func (l *Lease) Start() {
 }
 
 // FirstByte says that the pod has begun to answer: it has computed the prompt,
-// and the registration of the chain stands, whatever comes.
+// the registration of the chain stands, whatever comes, and what it displaces goes.
 func (l *Lease) FirstByte(now time.Time) {
-	if f := l.fleet; f != nil {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		if l.advance(answered) {
-			at := f.clock(now)
-			f.settle(at)
-			f.compute(at, l)
-			f.next(at)
-		}
+	f := l.fleet
+	if f == nil {
+		return
+	}
+	f.mu.Lock()
+	first := l.advance(answered)
+	if first {
+		at := f.clock(now)
+		f.settle(at)
+		f.compute(at, l)
+		f.next(at)
+	}
+	f.mu.Unlock()
+	if first {
+		l.keep(now)
 	}
 }
 
@@ -111,7 +117,7 @@ func (l *Lease) advance(to phase) bool {
 
 // End gives up the hold on the pod: the load is gone, and if the leg failed
 // before its first byte what was registered for it is taken back, but for what
-// others have come to rely on. Only the first End counts. It does no harm if
+// others have computed since. Only the first End counts. It does no harm if
 // the pod was removed meanwhile: the slot was kept for this.
 func (l *Lease) End(now time.Time, o outcome.Outcome) {
 	f := l.fleet

@@ -9,17 +9,20 @@ import (
 
 // tail is what a leg has registered of its prompt, and what is left to register.
 // A leg that asked for it leaves the tail of a chain until its request is on its
-// way: what nobody holds need not be hashed for the decision.
+// way: what nobody holds need not be hashed for the decision. All is a promise, which
+// is kept with the first byte of the answer.
 type tail struct {
 	mu           sync.Mutex // guards all below; taken before Fleet.mu
 	chain        index.Chain
 	registration index.Registration
 	work         *work  // of the decision, whose query knows where blocks are; nil: nothing is left
 	memory       uint32 // that of the pod's slot at the pick
+	kept         bool   // the pod has computed the prompt
 }
 
 func (t *tail) reset(memory uint32) {
 	t.chain, t.registration, t.work, t.memory = nil, index.Registration{}, nil, memory
+	t.kept = false
 }
 
 // register tells the index what the picked pod is about to hold: the whole chain,
@@ -28,12 +31,11 @@ func (l *Lease) register(now time.Time, a *Ask, w *work) {
 	x, t := l.fleet.index, &l.tail
 	t.chain = a.Chain
 	if a.Later {
-		t.registration = x.RegisterHead(now, l.ref.Slot, a.Chain, &w.query)
 		t.work = w
-		return
+	} else {
+		l.Blocks = a.Chain.Complete()
 	}
-	t.registration = x.Register(now, l.ref.Slot, a.Chain, &w.query)
-	l.Blocks = len(a.Chain.Hashes())
+	t.registration = x.RegisterHead(now, l.ref.Slot, a.Chain, &w.query)
 }
 
 // Complete hashes and registers what Begin left of the prompt's chain; if nothing
@@ -56,15 +58,46 @@ func (l *Lease) complete(now time.Time) {
 	if t.work == nil {
 		return
 	}
-	f.mu.Lock()
-	forgotten := f.slots[l.ref.Slot].memory != t.memory
-	f.mu.Unlock()
-	if !forgotten { // else the pod has lost the head meanwhile, and what it computes of it is not known
+	if !l.forgotten() { // else the pod has lost the head, and what it computes of it is not known
 		t.registration = f.index.RegisterTail(now, t.registration, t.chain, &t.work.query)
+		if t.kept {
+			f.index.Keep(now, t.registration, t.chain)
+		}
 	}
 	l.Blocks = t.chain.Complete()
 	works.Put(t.work)
 	t.work = nil
+}
+
+// keep notes that the pod has computed the prompt: it holds it now, and what that
+// displaces goes. Of what is left to register, Complete notes the same. A pod that has
+// lost its cache meanwhile is not known to hold anything.
+func (l *Lease) keep(now time.Time) {
+	t := &l.tail
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	l.kept(now)
+}
+
+// kept is keep. Guarded by tail.mu.
+func (l *Lease) kept(now time.Time) {
+	f, t := l.fleet, &l.tail
+	if t.chain == nil || t.kept {
+		return
+	}
+	t.kept = true
+	if t.work == nil && !l.forgotten() {
+		f.index.Keep(now, t.registration, t.chain)
+	}
+}
+
+// forgotten says whether the pod has lost its cache since it was picked. Guarded by
+// tail.mu.
+func (l *Lease) forgotten() bool {
+	f := l.fleet
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.slots[l.ref.Slot].memory != l.tail.memory
 }
 
 // unregister ends what the leg has to do with the index. With undo it takes back
@@ -77,6 +110,7 @@ func (l *Lease) unregister(now time.Time, undo bool) bool {
 	switch {
 	case !undo:
 		l.complete(now)
+		l.kept(now)
 	default:
 		l.fleet.index.Undo(t.registration, t.chain)
 		if t.work != nil {

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/calinix/caddy-calinix/index"
 	"github.com/calinix/caddy-calinix/outcome"
 )
 
@@ -82,6 +83,50 @@ func TestForgottenPodGetsNoTail(t *testing.T) {
 	l.Complete(epoch)
 	if got := of(t, f, "pod-0").Blocks; got != 0 {
 		t.Errorf("%d blocks are registered", got)
+	}
+}
+
+// For a prompt nothing goes before its first byte, however much of it is registered,
+// and nothing at all if the pod refuses it; with the first byte as much goes as it
+// has added.
+func TestPromptDisplacesWithItsFirstByte(t *testing.T) {
+	const room, others = 100, 80
+	for _, c := range []struct {
+		name string
+		end  func(l *Lease)
+		left int // of the others' blocks
+	}{
+		{"refused", func(l *Lease) { l.Complete(epoch); l.End(epoch, outcome.Refused4xx) }, others},
+		{"refused at once", func(l *Lease) { l.End(epoch, outcome.Refused4xx) }, others},
+		{"answered", func(l *Lease) { l.Complete(epoch); l.FirstByte(epoch) }, room - 90},
+		{"answered before the tail", func(l *Lease) { l.FirstByte(epoch); l.Complete(epoch) }, room - 90},
+		{"ended without a first byte", func(l *Lease) { l.End(epoch, outcome.ClientGone) }, room - 90},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := fleetOf(t, single(1))
+			ref, _ := f.find("pod-0")
+			f.index.SetCapacity(ref.Slot, room)
+			begin(t, f, ask(words(run("o", others)...))).End(epoch, outcome.Answered)
+			depth := func() int {
+				var q index.Query
+				f.index.Query(&q, words(run("o", others)...), index.Of(int(ref.Slot)))
+				return q.Depth(int(ref.Slot))
+			}
+			a := ask(words(run("w", 90)...))
+			a.Later = true
+			l := begin(t, f, a)
+			if got := depth(); got != others {
+				t.Fatalf("%d of %d blocks are left at the pick", got, others)
+			}
+			c.end(l)
+			if got := depth(); got != c.left {
+				t.Errorf("%d of %d blocks are left, want %d", got, others, c.left)
+			}
+			l.End(epoch, outcome.Answered)
+			if got := of(t, f, "pod-0").Blocks; got > room || depth() != c.left {
+				t.Errorf("in the end %d blocks in a room of %d, %d of the others'", got, room, depth())
+			}
+		})
 	}
 }
 

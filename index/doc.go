@@ -4,9 +4,10 @@
 // On a request's way it stands between Prepare and Score. Query takes the
 // prompt's chain and the candidates and answers with frames: sets of candidates
 // that hold the same number of leading blocks. When a pod has been picked,
-// Register notes that it will hold the whole chain; if its leg fails before the
-// first byte, Undo takes that back. In between nothing is looked up twice: the
-// Query remembers where it found the blocks.
+// RegisterHead and RegisterTail note that it will hold the whole chain; with the
+// first byte Keep lets go what that displaces, and if the leg fails before, Undo
+// takes it back, and nothing was displaced (promise.go). In between nothing is looked
+// up twice: the Query remembers where it found the blocks.
 //
 // There are two structures. The block table (table.go, block.go, shard.go) leads
 // from a block's hash to the bitmap of its owners: 256 shards, one writer each,

@@ -18,7 +18,6 @@ func (x *Index) evict(pod uint8, n int, more func(gone int64) bool) (gone int64)
 		if i%warmAhead == 0 {
 			x.warm(m)
 		}
-		m.lost = m.node(m.oldest).word()
 		e := m.node(m.oldest).newer()
 		id := m.node(e).word() & idMask
 		m.remove(x, e)
@@ -82,7 +81,7 @@ func (x *Index) SetCapacity(pod uint8, blocks int) {
 	}
 	m := &x.pods[pod]
 	m.capacity.Store(int64(blocks))
-	x.evictAll(pod, math.MaxInt, func(int64) bool { return int64(m.n) > int64(blocks) })
+	x.evictAll(pod, math.MaxInt, m.over)
 }
 
 // Wipe forgets all that the pod held when Wipe was called and returns how many

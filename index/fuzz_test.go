@@ -56,7 +56,7 @@ func (t *tape) chain() *fakeChain {
 
 func (tw *twin) step(t *tape, at *time.Duration) error {
 	pod := func() int { return []int{0, 1, 64, 200, 255}[t.below(5)] }
-	switch t.below(10) {
+	switch t.below(11) {
 	case 0, 1:
 		tw.register(*at, pod(), t.chain(), nil)
 	case 2:
@@ -71,9 +71,7 @@ func (tw *twin) step(t *tape, at *time.Duration) error {
 		if len(tw.regs) > 0 {
 			r := &tw.regs[t.below(len(tw.regs))]
 			r.chain.Complete()
-			tw.x.Undo(r.real, r.chain)
-			tw.m.undo(r.model)
-			*r = twinReg{chain: &fakeChain{}}
+			tw.undo(r)
 		}
 	case 5:
 		p := pod()
@@ -96,6 +94,10 @@ func (tw *twin) step(t *tape, at *time.Duration) error {
 		r := tw.registerHead(*at, p, c, t.below(20))
 		*at += time.Duration(t.below(30)) * time.Millisecond
 		tw.registerTail(*at, r)
+	case 10:
+		if len(tw.regs) > 0 {
+			tw.keep(*at, &tw.regs[t.below(len(tw.regs))])
+		}
 	}
 	return nil
 }

@@ -31,19 +31,19 @@ type mirror struct {
 	count    atomic.Int64  // entries, published
 	tail     atomic.Uint32 // tick of the oldest entry | markFlag, published; 0 if there is none
 
-	lost   uint32 // tick of the entry that was evicted last | markFlag; 0 if none was
-	n      uint32 // entries
-	marks  uint32
-	oldest uint32
-	newest uint32
-	mark   uint32 // the newest mark
-	used   uint32 // nodes ever used; node 0 is none
-	freeAt uint32 // queue of free nodes: first, last
-	freeTo uint32
-	nodes  []*nodes
-	lookup lookup
-	warmed uint64 // keeps the loads of warm alive
-	_      [40]byte
+	n        uint32 // entries
+	promised uint32 // entries of these that are promised only (promise.go)
+	marks    uint32
+	oldest   uint32
+	newest   uint32
+	mark     uint32 // the newest mark
+	used     uint32 // nodes ever used; node 0 is none
+	freeAt   uint32 // queue of free nodes: first, last
+	freeTo   uint32
+	nodes    []*nodes
+	lookup   lookup
+	warmed   uint64 // keeps the loads of warm alive
+	_        [40]byte
 }
 
 // node is a node of the list, packed: in bytes 0 to 3 its word, in 4 to 6 the
@@ -75,14 +75,14 @@ const (
 	nodesLen   = 512
 	nodesBytes = int64(unsafe.Sizeof(nodes{}))
 
-	// A word is an entry's block id, perhaps with freshFlag, or a mark's tick
+	// A word is an entry's block id, perhaps with promisedFlag, or a mark's tick
 	// with markFlag.
-	markFlag  = 1 << 31
-	freshFlag = 1 << 30 // this entry was inserted and not touched since
+	markFlag     = 1 << 31
+	promisedFlag = 1 << 30
 
-	// maxEntries is the largest capacity of a mirror, and MaxChain the longest
-	// registration: with 2^19 each for that and for marks, nodes have numbers of 24
-	// bits.
+	// maxEntries is the largest capacity of a mirror, overdraft what promises may
+	// add to it, MaxChain the longest registration: with 2^19 for marks, nodes have
+	// numbers of 24 bits.
 	maxEntries = 15 << 20
 )
 
@@ -149,9 +149,10 @@ func (m *mirror) begin(x *Index, tick uint32) uint32 {
 	return tick
 }
 
-// insert adds a fresh entry at the newest end.
-func (m *mirror) insert(x *Index, id uint32) {
-	e := m.alloc(x, id|freshFlag)
+// insert adds an entry at the newest end; flag is promisedFlag or 0.
+func (m *mirror) insert(x *Index, id, flag uint32) {
+	e := m.alloc(x, id|flag)
+	m.promised += flag / promisedFlag
 	m.link(m.newest, e)
 	m.link(e, 0)
 	m.enter(x, id, e)
@@ -185,6 +186,7 @@ func (m *mirror) cut(a, b uint32) {
 // remove forgets an entry.
 func (m *mirror) remove(x *Index, e uint32) {
 	m.leave(x, m.node(e).word()&idMask, e)
+	m.promised -= m.node(e).word() & promisedFlag / promisedFlag
 	m.cut(e, e)
 	m.release(e)
 	m.n--

@@ -13,34 +13,30 @@ type model struct {
 	ttl  uint32
 	pods [Pods]modelPod
 	now  uint32 // latest tick
-	regs int    // numbers given to registrations
 }
 
 type modelPod struct {
 	entries []modelEntry
 	cap     int
 	tick    uint32 // of the last touch
-	lost    int64  // tick of the entry that was evicted last, or -1
 }
 
 type modelEntry struct {
-	hash uint64
-	tick uint32
-	by   int // the registration that inserted it, 0 once another touched it
+	hash     uint64
+	tick     uint32
+	promised bool
 }
 
 type modelReg struct {
-	id    int
-	pod   int
-	done  int
-	tick  uint32
-	fresh []uint64
+	pod      int
+	done     int
+	promised []uint64
 }
 
 func newModel(o Options) *model {
 	m := &model{}
 	for p := range m.pods {
-		m.pods[p].cap, m.pods[p].lost = maxEntries, -1
+		m.pods[p].cap = maxEntries
 	}
 	m.bounds(o)
 	return m
@@ -88,7 +84,13 @@ func (m *model) clock(since time.Duration) uint32 {
 	return t
 }
 
-func (m *model) register(since time.Duration, pod int, hashes []uint64, head modelReg) modelReg {
+func (m *model) register(since time.Duration, pod int, hashes []uint64) modelReg {
+	r := m.promise(since, pod, hashes, modelReg{pod: pod})
+	m.keep(since, r)
+	return r
+}
+
+func (m *model) promise(since time.Duration, pod int, hashes []uint64, head modelReg) modelReg {
 	tick := m.clock(since)
 	p := &m.pods[pod]
 	n := min(len(hashes), p.cap, m.max)
@@ -106,43 +108,72 @@ func (m *model) register(since time.Duration, pod int, hashes []uint64, head mod
 			}
 		}
 		insert := len(exist)+need <= m.max
-		r := m.walk(pod, hashes, head, insert)
+		r := m.walk(pod, hashes, insert)
 		if insert || try == maxTries || !m.makeRoom(need) {
 			return r
 		}
-		head.id = r.id // the next try is the same request's
 	}
 }
 
-func (m *model) walk(pod int, hashes []uint64, head modelReg, insert bool) modelReg {
+func (m *model) walk(pod int, hashes []uint64, insert bool) modelReg {
 	p := &m.pods[pod]
-	m.regs++
-	r := modelReg{id: m.regs, pod: pod, done: len(hashes), tick: p.tick}
+	r := modelReg{pod: pod, done: len(hashes)}
 	for k := len(hashes) - 1; k >= 0; k-- {
-		e := modelEntry{hash: hashes[k], tick: p.tick}
-		if i := slices.IndexFunc(p.entries, func(e modelEntry) bool { return e.hash == hashes[k] }); i >= 0 {
-			if by := p.entries[i].by; by != 0 && by == head.id && m.stands(head) {
-				e.by = r.id
-				r.fresh = append(r.fresh, e.hash)
-			}
+		e := modelEntry{hash: hashes[k], tick: p.tick, promised: true}
+		if i := p.find(hashes[k]); i >= 0 {
+			e.promised = p.entries[i].promised
 			p.entries = slices.Delete(p.entries, i, i+1)
 		} else if !insert {
 			continue
-		} else {
-			e.by = r.id
-			r.fresh = append(r.fresh, e.hash)
+		}
+		if e.promised {
+			r.promised = append(r.promised, e.hash)
 		}
 		p.entries = append(p.entries, e)
 	}
-	for len(p.entries) > p.cap {
+	m.fit(pod)
+	return r
+}
+
+func (p *modelPod) find(hash uint64) int {
+	return slices.IndexFunc(p.entries, func(e modelEntry) bool { return e.hash == hash })
+}
+
+// fit evicts what is beyond the capacity, promises left aside.
+func (m *model) fit(pod int) {
+	for {
+		p, kept := &m.pods[pod], 0
+		for _, e := range p.entries {
+			if !e.promised {
+				kept++
+			}
+		}
+		if kept <= p.cap && len(p.entries) <= p.cap+overdraft {
+			return
+		}
 		m.evict(pod)
 	}
-	return r
+}
+
+func (m *model) keep(since time.Duration, r modelReg) {
+	if len(r.promised) == 0 {
+		return
+	}
+	tick := m.clock(since)
+	p := &m.pods[r.pod]
+	for _, h := range r.promised {
+		if i := p.find(h); i >= 0 {
+			p.entries[i].promised = false
+		} else if exist := m.blocks(); exist[h] || len(exist) < m.max {
+			p.tick = max(p.tick, tick)
+			p.entries = append(p.entries, modelEntry{hash: h, tick: p.tick})
+		}
+	}
+	m.fit(r.pod)
 }
 
 func (m *model) evict(pod int) {
 	p := &m.pods[pod]
-	p.lost = int64(p.entries[0].tick)
 	p.entries = slices.Delete(p.entries, 0, 1)
 }
 
@@ -187,10 +218,8 @@ func (m *model) setCapacity(pod, blocks int) {
 	if blocks <= 0 {
 		blocks = maxEntries
 	}
-	p := &m.pods[pod]
-	for p.cap = blocks; len(p.entries) > p.cap; {
-		m.evict(pod)
-	}
+	m.pods[pod].cap = blocks
+	m.fit(pod)
 }
 
 func (m *model) wipe(pod int) int {
@@ -202,16 +231,11 @@ func (m *model) wipe(pod int) int {
 	return n
 }
 
-func (m *model) stands(r modelReg) bool {
-	return int64(r.tick) > m.pods[r.pod].lost
-}
-
 func (m *model) undo(r modelReg) {
-	if !m.stands(r) {
-		return
-	}
 	p := &m.pods[r.pod]
-	p.entries = slices.DeleteFunc(p.entries, func(e modelEntry) bool {
-		return e.by == r.id && slices.Contains(r.fresh, e.hash)
-	})
+	for _, h := range r.promised {
+		if i := p.find(h); i >= 0 && p.entries[i].promised {
+			p.entries = slices.Delete(p.entries, i, i+1)
+		}
+	}
 }

@@ -98,10 +98,9 @@ func TestModel(t *testing.T) {
 			"undo": func(*rapid.T) {
 				r := reg()
 				r.chain.Complete()
-				tw.x.Undo(r.real, r.chain)
-				tw.m.undo(r.model)
-				r.real, r.model, r.head = Registration{}, modelReg{}, false
+				tw.undo(r)
 			},
+			"keep": func(*rapid.T) { tw.keep(at, reg()) },
 			"query": func(t *rapid.T) {
 				ok(tw.query(chains(loose).Draw(t, "chain"), candidates.Draw(t, "candidates")))
 			},

@@ -1,12 +1,15 @@
 package index
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
-// Register notes that the pod is about to hold the whole chain: c is completed,
-// and its blocks become the pod's most recently used ones, the last block first
-// and the first one last, so that heads outlive tails. Then the oldest
-// entries beyond the pod's capacity, the index's ceiling and the time to live go.
-// Of a chain longer than capacity, ceiling or MaxChain only the head is taken.
+// Register notes that the pod holds the whole chain: c is completed, and its
+// blocks become the pod's most recently used ones, the last block first and the
+// first one last, so that heads outlive tails. Then the oldest entries beyond the
+// pod's capacity, the index's ceiling and the time to live go. Of a chain longer
+// than capacity, ceiling or MaxChain only the head is taken.
 //
 // q is the Query made for the same chain, which saves looking everything up once
 // more; nil costs an allocation. It serves several registrations.
@@ -15,7 +18,9 @@ import "time"
 // for each entry that has to go. No allocations but for growth, and for a pod
 // that held blocks behind a gap.
 func (x *Index) Register(now time.Time, pod uint8, c Chain, q *Query) Registration {
-	return x.RegisterTail(now, Registration{pod: pod}, c, q)
+	r := x.RegisterTail(now, Registration{pod: pod}, c, q)
+	x.Keep(now, r, c)
+	return r
 }
 
 // MaxChain is how many blocks of a prompt are registered at most, the first ones:
@@ -23,8 +28,9 @@ func (x *Index) Register(now time.Time, pod uint8, c Chain, q *Query) Registrati
 // cannot push everything else out.
 const MaxChain = 1 << 16
 
-// RegisterHead is Register for the blocks that are hashed already; c is not
-// extended. RegisterTail is to follow.
+// RegisterHead notes that the pod is about to hold the blocks of the chain that are
+// hashed already; c is not extended. It is a promise (promise.go): RegisterTail may
+// follow, Keep or Undo is to.
 func (x *Index) RegisterHead(now time.Time, pod uint8, c Chain, q *Query) Registration {
 	head := Registration{pod: pod}
 	if c == nil {
@@ -33,8 +39,8 @@ func (x *Index) RegisterHead(now time.Time, pod uint8, c Chain, q *Query) Regist
 	return x.register(x.tick(now), c.Hashes(), q, head)
 }
 
-// RegisterTail completes c and what RegisterHead began for the same request;
-// the result stands for both.
+// RegisterTail completes c and what RegisterHead began for the same request; the
+// result, a promise too, stands for both.
 func (x *Index) RegisterTail(now time.Time, head Registration, c Chain, q *Query) Registration {
 	if c == nil {
 		return head
@@ -61,7 +67,7 @@ func (x *Index) register(tick uint32, hashes []uint64, q *Query, head Registrati
 		q.reset() // some of the blocks found may have gone
 	}
 
-	p := pass{x: x, m: m, q: q, head: head, decay: x.decayAt(tick)}
+	p := pass{x: x, m: m, q: q, head: head.done, decay: x.decayAt(tick)}
 	for try := 0; ; try++ {
 		need := x.locate(q, hashes)
 		p.insert = x.reserve(need)
@@ -74,9 +80,10 @@ func (x *Index) register(tick uint32, hashes []uint64, q *Query, head Registrati
 			p.room = need
 		}
 		m.mu.Lock()
-		p.Registration = Registration{pod: pod, done: len(hashes), tick: m.begin(x, tick)}
+		m.begin(x, tick)
+		p.Registration = Registration{pod: pod, done: len(hashes)}
 		p.run(hashes)
-		x.evict(pod, len(hashes), func(int64) bool { return int64(m.n) > m.capacity.Load() })
+		x.evict(pod, math.MaxInt, m.over)
 		m.publish(x)
 		m.mu.Unlock()
 		if p.insert {
@@ -140,7 +147,7 @@ type pass struct {
 	x      *Index
 	m      *mirror
 	q      *Query
-	head   Registration // of the same request, or zero
+	head   int // leading blocks that the same request has registered before
 	decay  decay
 	room   int64 // what is left of the reserved room for new blocks
 	insert bool  // else only touch what is there
@@ -148,10 +155,7 @@ type pass struct {
 }
 
 func (p *pass) run(hashes []uint64) {
-	if !p.head.stands(p.m) {
-		p.head = Registration{done: p.head.done}
-	}
-	p.count = p.head.done
+	p.count = p.head
 	if !p.insert {
 		p.count = len(hashes)
 	}
@@ -175,11 +179,13 @@ func (p *pass) run(hashes []uint64) {
 			continue
 		case wasOwned:
 			first, last = p.seek(first, last, f.id)
-			p.refresh(k, last)
+			if m.node(last).word()&promisedFlag != 0 {
+				p.add(k)
+			}
 		case nowOwned:
 			m.renew(first, last)
 			first, last = 0, 0
-			m.insert(p.x, f.id)
+			m.insert(p.x, f.id, promisedFlag)
 			p.add(k)
 		}
 		if k >= p.count {
@@ -225,24 +231,11 @@ func (p *pass) follow(found []spot, k int, last uint32) (int, uint32) {
 func (p *pass) seek(first, last, id uint32) (uint32, uint32) {
 	m := p.m
 	if last != 0 {
-		if next := m.node(last).newer(); next != 0 && m.node(next).word()&^freshFlag == id {
+		if next := m.node(last).newer(); next != 0 && m.node(next).word()&^promisedFlag == id {
 			return first, next
 		}
 		m.renew(first, last)
 	}
 	e := m.find(p.x, id)
 	return e, e
-}
-
-// refresh marks an entry that was fresh as touched, unless it is this request's own.
-func (p *pass) refresh(k int, e uint32) {
-	w := p.m.node(e).word()
-	if w&freshFlag == 0 {
-		return
-	}
-	if p.head.inserted(k) {
-		p.add(k)
-		return
-	}
-	p.m.node(e).setWord(w &^ freshFlag)
 }

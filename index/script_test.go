@@ -22,7 +22,7 @@ var rewrite = flag.Bool("rewrite", false, "write the actual output into the scri
 //	config   [max-blocks=N] [ttl=D]      other bounds
 //	capacity pod=N blocks=N              size of a pod's cache
 //	register pod=N [at=D] [as=NAME] block…   also: head …, then tail NAME block…
-//	undo     NAME
+//	keep     [at=D] NAME                 of a head or tail; also: undo NAME
 //	wipe     pod=N
 //	expire   at=D
 //	query    [pods=N-M] block…           frames, deepest last
@@ -137,7 +137,7 @@ func (s *script) run(words []string) string {
 		case "head":
 			r = *s.registerHead(at, pod, c, len(c.hashes))
 		case "tail":
-			r = *s.twin.keep(*s.regs[a.named["of"]])
+			r = *s.note(*s.regs[a.named["of"]])
 			r.chain = c
 			s.registerTail(at, &r)
 		}
@@ -146,9 +146,10 @@ func (s *script) run(words []string) string {
 		}
 		return fmt.Sprintf("%d new", r.real.Blocks())
 	case "undo":
-		r := s.regs[a.blocks[0]]
-		s.x.Undo(r.real, r.chain)
-		s.m.undo(r.model)
+		s.undo(s.regs[a.blocks[0]])
+		return "ok"
+	case "keep":
+		s.keep(max(at, 0), s.regs[a.blocks[0]])
 		return "ok"
 	case "wipe":
 		s.m.wipe(pod)

@@ -1,34 +1,18 @@
 package index
 
-// Registration is what one registration did, for Undo. It is a value; the zero
-// value did nothing.
+// Registration is what one registration promised, for Keep or Undo. It is a value; the
+// zero value promised nothing.
 type Registration struct {
 	pod   uint8
 	done  int    // leading blocks registered
-	fresh span   // blocks that became entries of the pod
+	fresh span   // blocks that became entries of the pod, or were promised before
 	more  []span // further such blocks, if the pod held some behind a gap
-	tick  uint32
 }
 
 // span is a range of blocks, from included, to excluded.
 type span struct{ from, to int }
 
-func (s span) has(k int) bool { return s.from <= k && k < s.to }
-
-// inserted reports whether the registration made block k an entry.
-func (r *Registration) inserted(k int) bool {
-	if r.fresh.has(k) {
-		return true
-	}
-	for _, s := range r.more {
-		if s.has(k) {
-			return true
-		}
-	}
-	return false
-}
-
-// add notes that block k, in front of all noted so far, was made an entry.
+// add notes that block k, in front of all noted so far, is promised.
 func (r *Registration) add(k int) {
 	s := &r.fresh
 	if n := len(r.more); n > 0 {
@@ -44,7 +28,16 @@ func (r *Registration) add(k int) {
 	}
 }
 
-// Blocks returns how many blocks were newly made entries of the pod.
+// spans calls f for each range of the blocks that are promised, from the chain's tail
+// to its head.
+func (r *Registration) spans(f func(s span)) {
+	f(r.fresh)
+	for _, s := range r.more {
+		f(s)
+	}
+}
+
+// Blocks returns how many blocks are promised.
 func (r *Registration) Blocks() int {
 	n := r.fresh.to - r.fresh.from
 	for _, s := range r.more {

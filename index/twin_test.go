@@ -34,8 +34,8 @@ func newTwin(o Options) *twin {
 func (t *twin) register(at time.Duration, pod int, c *fakeChain, q *Query) *twinReg {
 	r := twinReg{chain: c}
 	r.real = t.x.Register(epoch.Add(at), uint8(pod), c, q)
-	r.model = t.m.register(at, pod, c.hashes, modelReg{pod: pod})
-	return t.keep(r)
+	r.model = t.m.register(at, pod, c.hashes)
+	return t.note(r)
 }
 
 func (t *twin) registerHead(at time.Duration, pod int, c *fakeChain, blocks int) *twinReg {
@@ -43,17 +43,30 @@ func (t *twin) registerHead(at time.Duration, pod int, c *fakeChain, blocks int)
 	c.Extend(blocks)
 	r := twinReg{chain: c, head: true}
 	r.real = t.x.RegisterHead(epoch.Add(at), uint8(pod), c, nil)
-	r.model = t.m.register(at, pod, c.Hashes(), modelReg{pod: pod})
-	return t.keep(r)
+	r.model = t.m.promise(at, pod, c.Hashes(), modelReg{pod: pod})
+	return t.note(r)
 }
 
 func (t *twin) registerTail(at time.Duration, r *twinReg) {
 	r.real = t.x.RegisterTail(epoch.Add(at), r.real, r.chain, nil)
-	r.model = t.m.register(at, r.model.pod, r.chain.hashes, r.model)
+	r.model = t.m.promise(at, r.model.pod, r.chain.hashes, r.model)
 	r.head = false
 }
 
-func (t *twin) keep(r twinReg) *twinReg {
+// keep and undo end the registration, of which nothing is left then.
+func (t *twin) keep(at time.Duration, r *twinReg) {
+	t.x.Keep(epoch.Add(at), r.real, r.chain)
+	t.m.keep(at, r.model)
+	*r = twinReg{chain: r.chain}
+}
+
+func (t *twin) undo(r *twinReg) {
+	t.x.Undo(r.real, r.chain)
+	t.m.undo(r.model)
+	*r = twinReg{chain: r.chain}
+}
+
+func (t *twin) note(r twinReg) *twinReg {
 	t.regs = append(t.regs, r)
 	return &t.regs[len(t.regs)-1]
 }
@@ -198,7 +211,7 @@ func audit(x *Index) error {
 }
 
 func auditMirror(x *Index, m *mirror, pod uint8) (entries int, err error) {
-	marks, prev, tick := 0, uint32(0), uint32(0)
+	marks, promised, prev, tick := 0, 0, uint32(0), uint32(0)
 	for e := m.oldest; e != 0; prev, e = e, m.node(e).newer() {
 		w := m.node(e).word()
 		switch {
@@ -218,6 +231,9 @@ func auditMirror(x *Index, m *mirror, pod uint8) (entries int, err error) {
 			continue
 		}
 		entries++
+		if w&promisedFlag != 0 {
+			promised++
+		}
 		if m.find(x, w&idMask) != e {
 			return 0, fmt.Errorf("entry %d is not found", e)
 		}
@@ -242,8 +258,10 @@ func auditMirror(x *Index, m *mirror, pod uint8) (entries int, err error) {
 		return 0, fmt.Errorf("%d entries, %d marks, %d free nodes; counted %d, %d of %d", entries, marks, free, m.n, m.marks, m.used)
 	case entries != int(m.count.Load()) || tail != m.tail.Load():
 		return 0, fmt.Errorf("published %d entries, tail %#x; want %d, %#x", m.count.Load(), m.tail.Load(), entries, tail)
-	case entries > int(m.capacity.Load()):
-		return 0, fmt.Errorf("%d entries, capacity %d", entries, m.capacity.Load())
+	case m.over(0):
+		return 0, fmt.Errorf("%d entries, %d of them promised, capacity %d", entries, m.promised, m.capacity.Load())
+	case promised != int(m.promised):
+		return 0, fmt.Errorf("%d entries are promised, %d are counted", promised, m.promised)
 	}
 	return entries, nil
 }
