@@ -11,7 +11,6 @@ import (
 
 	"github.com/calinix/caddy-calinix/index"
 	"github.com/calinix/caddy-calinix/internal/testcaddy"
-	"github.com/calinix/caddy-calinix/prompt"
 	"github.com/calinix/caddy-calinix/selection"
 )
 
@@ -58,40 +57,76 @@ func TestSessionAffinity(t *testing.T) {
 	s.Log.AssertAbsent(t, "one of them")
 }
 
-// TestSessionOfAConversation: without a key a conversation is its own session.
-// It stays at its pod while it grows, also when tools come in another order;
-// others with the same system prompt go elsewhere.
+// TestSessionOfAConversation: without a key a conversation is its own session. It
+// stays at its pod while it grows, in every API, also when tools come in another
+// order; others with the same system prompt go elsewhere.
 func TestSessionOfAConversation(t *testing.T) {
-	ps := pods(t, "a", "b", "c", "d", "e")
-	s := serve(t, "strategy session_affinity\n"+single(ps))
-	cl := s.Client(t, testcaddy.H1)
-	const system = `{"role":"system","content":"You are kind."}`
-	spread := map[string]int{}
-	n := 0
-	for k := range 20 {
-		turns, home := fmt.Sprintf(`%s,{"role":"user","content":"question %d"}`, system, k), ""
-		for turn := range 6 {
-			tools := `"tools":[{"type":"function","function":{"name":"f"}},{"type":"function","function":{"name":"g"}}],`
-			if turn%2 == 1 {
-				tools = `"tools":[{"type":"function","function":{"name":"g"}},{"type":"function","function":{"name":"f"}}],`
-			}
-			a := cl.Post(t, chatPath, `{"model":"m",`+tools+`"messages":[`+turns+`]}`)
-			if a.Status != 200 {
-				t.Fatal(a)
-			}
-			if home != "" && a.Pod() != home {
-				t.Errorf("conversation %d: turn %d at %s, before at %s", k, turn, a.Pod(), home)
-			}
-			home = a.Pod()
-			turns += fmt.Sprintf(`,{"role":"assistant","content":"answer %d"},{"role":"user","content":"go on %d"}`, turn, turn)
-			n++
+	tools := func(turn int, form string) string {
+		first, second := fmt.Sprintf(form, "f"), fmt.Sprintf(form, "g")
+		if turn%2 == 1 {
+			first, second = second, first
 		}
-		spread[home]++
+		return `"tools":[` + first + "," + second + "]"
 	}
-	if len(spread) != len(ps) {
-		t.Errorf("20 conversations went to %v", spread)
+	// said are the turns of conversation k up to a further one, in the words of an API.
+	said := func(k, turn int, user, assistant string) string {
+		turns := fmt.Sprintf(user, fmt.Sprint("question ", k))
+		for i := range turn {
+			turns += "," + fmt.Sprintf(assistant, fmt.Sprint("answer ", i)) + "," + fmt.Sprintf(user, fmt.Sprint("go on ", i))
+		}
+		return turns
 	}
-	s.waitCount(t, float64(n), "calinix_routing_keys_total", "source", "opening")
+	const user, assistant = `{"role":"user","content":%q}`, `{"role":"assistant","content":%q}`
+	for name, api := range map[string]struct {
+		path string
+		body func(k, turn int) string
+	}{
+		"chat": {chatPath, func(k, turn int) string {
+			return `{"model":"m",` + tools(turn, `{"type":"function","function":{"name":%q}}`) +
+				`,"messages":[{"role":"system","content":[{"type":"text","text":"You are"},{"type":"text","text":"kind."}]},` + said(k, turn, user, assistant) + `]}`
+		}},
+		"chat with a developer message": {chatPath, func(k, turn int) string {
+			return `{"model":"m","messages":[{"role":"developer","content":"Be brief."},` + said(k, turn, user, assistant) + `]}`
+		}},
+		"messages": {"/v1/messages", func(k, turn int) string {
+			return `{"model":"m","max_tokens":9,"system":[{"type":"text","text":"You are kind."}],` + tools(turn, `{"name":%q,"input_schema":{}}`) +
+				`,"messages":[` + said(k, turn, user, `{"role":"assistant","content":[{"type":"text","text":%q}]}`) + `]}`
+		}},
+		"responses": {"/v1/responses", func(k, turn int) string {
+			input := fmt.Sprintf(`"question %d"`, k)
+			if turn > 0 {
+				input = "[" + said(k, turn, user, `{"role":"assistant","content":[{"type":"output_text","text":%q}]}`) + "]"
+			}
+			return `{"model":"m","instructions":"You are kind.",` + tools(turn, `{"type":"function","name":%q}`) + `,"input":` + input + `}`
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ps := pods(t, "a", "b", "c", "d", "e")
+			s := serve(t, "strategy session_affinity\n"+single(ps))
+			cl := s.Client(t, testcaddy.H1)
+			spread, n := map[string]int{}, 0
+			for k := range 20 {
+				home := ""
+				for turn := range 6 {
+					s.waitNone(t)
+					a := cl.Post(t, api.path, api.body(k, turn))
+					if a.Status != 200 {
+						t.Fatal(a)
+					}
+					if home != "" && a.Pod() != home {
+						t.Errorf("conversation %d: turn %d at %s, before at %s", k, turn, a.Pod(), home)
+					}
+					home = a.Pod()
+					n++
+				}
+				spread[home]++
+			}
+			if len(spread) < 4 {
+				t.Errorf("20 conversations went to %v", spread)
+			}
+			s.waitCount(t, float64(n), "calinix_routing_keys_total", "source", "opening")
+		})
+	}
 }
 
 // TestPrefixStrategy: the member prefix, else the system message, leads to one
@@ -133,49 +168,6 @@ func TestPrefixStrategy(t *testing.T) {
 	}
 	s.waitCount(t, 10, "calinix_routing_fallbacks_total", "strategy", "prefix", "reason", "no_key")
 	s.waitCount(t, 10, "calinix_routing_fallbacks_total", "strategy", "leastLoaded", "reason", "load_unknown")
-}
-
-// TestDegradation drives the table of docs/routing.md: what decides when what a
-// strategy needs is not there. Nothing is refused.
-func TestDegradation(t *testing.T) {
-	ps := pods(t, "a", "b", "c")
-	s := serve(t, "strategy session_affinity\n"+single(ps))
-	cl := s.Client(t, testcaddy.H1)
-	policy := func(a *testcaddy.Answer) string {
-		t.Helper()
-		if a.Status != 200 {
-			t.Fatal(a)
-		}
-		return a.Header.Get("X-Calinix-Route-Policy")
-	}
-	for _, body := range []string{`{"prompt":"x"}`, `not JSON`, `{"messages":[{"role":"system","content":"s"}]}`, ``} {
-		if got := policy(cl.Post(t, "/v1/completions", body)); got != "roundRobin" {
-			t.Errorf("no key, nothing in flight, %q: decided by %s", body, got)
-		}
-	}
-	h := s.hold(t, ps)
-	busy := h.send(t, ps, http.MethodPost, "/v1/completions", `{"prompt":"x"}`)
-	for range 2 {
-		if got := h.send(t, ps, http.MethodPost, "/v1/completions", `{"prompt":"x"}`); got == busy {
-			t.Errorf("no key: %s is asked again", got)
-		}
-	}
-	h.release(t, ps)
-	s.waitCount(t, 7, "calinix_routing_fallbacks_total", "strategy", "sessionAffinity", "reason", "no_key")
-	s.waitCount(t, 5, "calinix_routing_fallbacks_total", "strategy", "leastLoaded", "reason", "load_unknown")
-	s.waitCount(t, 7, "calinix_routing_keys_total", "source", "none")
-
-	// The home is down, or has failed this request: the next on the ring.
-	home := cl.Post(t, chatPath, question, "X-Session-ID", "s").Pod()
-	ps.Pod(home).Crash()
-	next := ""
-	for range 3 {
-		a := cl.Post(t, chatPath, question, "X-Session-ID", "s")
-		if got := policy(a); got != "sessionAffinity" || a.Pod() == home || next != "" && a.Pod() != next {
-			t.Errorf("home %s is gone: %v by %s, before at %q", home, a, got, next)
-		}
-		next = a.Pod()
-	}
 }
 
 // TestHotSession: one session of which many requests run at once spills over,
@@ -256,7 +248,7 @@ func TestHashingPolicy(t *testing.T) {
 		for k := range 20 {
 			want := map[string]string{
 				"session_affinity": home(xxhash.Sum64String(fmt.Sprintf("s%d", k))),
-				"prefix":           home(prompt.Fingerprint(fmt.Appendf(nil, "p%d", k))),
+				"prefix":           home(xxhash.Sum64String(fmt.Sprintf("p%d", k))),
 			}[strategy]
 			// A policy learns of a request's end a moment after the client: until
 			// then its pod is at the bound, and the key is passed on.

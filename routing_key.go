@@ -48,24 +48,27 @@ func sessionOf(h routingHeaders, req *prompt.Request) routingKey {
 	}
 	for from := keySessionID; from <= keyUser; from++ {
 		if keySourceNames[from] == req.SessionSource {
-			return routingKey{max(1, xxhash.Sum64(req.Session)), from}
+			return routingKey{hashOf(req.Session), from}
 		}
 	}
 	return routingKey{}
 }
+
+// hashOf is the hash of a key's text; 0 is that of none.
+func hashOf(text []byte) uint64 { return max(1, xxhash.Sum64(text)) }
 
 // keyFor is the key by which a strategy decides. Those that hash nothing still
 // know sessions.
 func keyFor(s selection.Strategy, session routingKey, req *prompt.Request) routingKey {
 	switch {
 	case s == selection.Prefix && len(req.Prefix) > 0:
-		return routingKey{prompt.Fingerprint(req.Prefix), keyPrefix}
+		return routingKey{hashOf(req.Prefix), keyPrefix}
 	case s == selection.Prefix && len(req.System) > 0:
-		return routingKey{prompt.Fingerprint(req.System), keySystem}
+		return routingKey{hashOf(req.System), keySystem}
 	case s == selection.Prefix:
 		return routingKey{}
 	case s == selection.SessionAffinity && session.from == keyNone && len(req.Opening) > 0:
-		return routingKey{prompt.Fingerprint(req.Opening), keyOpening}
+		return routingKey{hashOf(req.Opening), keyOpening}
 	default:
 		return session
 	}

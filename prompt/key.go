@@ -19,16 +19,10 @@ const (
 // a hash of its seed, its length, its end, and samples of the rest. The end alone
 // would not do: long instructions behind what differs are common, and all such
 // prompts would go to the same pod.
-func (r *Request) Key() uint64 { return fingerprint(r.Seed, r.Text) }
-
-// Fingerprint is a fixed function of a text that costs the same however long the
-// text is; see Key. Long texts that differ in a few bytes in their middle may have
-// the same one.
-func Fingerprint(text []byte) uint64 { return fingerprint(0, text) }
-
-func fingerprint(seed uint64, text []byte) uint64 {
+func (r *Request) Key() uint64 {
+	text := r.Text
 	var head [16]byte
-	binary.LittleEndian.PutUint64(head[:], seed)
+	binary.LittleEndian.PutUint64(head[:], r.Seed)
 	binary.LittleEndian.PutUint64(head[8:], uint64(len(text)))
 	var d xxhash.Digest
 	d.Reset()
