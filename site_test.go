@@ -37,17 +37,27 @@ func serve(t testing.TB, keys string, opts ...testcaddy.Option) *site {
 // serveBehind is serve with further directives before the calinix directive.
 func serveBehind(t testing.TB, before, keys string, opts ...testcaddy.Option) *site {
 	t.Helper()
-	s := &site{balancer: fmt.Sprintf("test-%d", balancers.Add(1)), before: before}
-	t.Cleanup(func() { calinix.ForgetCounters(s.balancer) }) // when Caddy has stopped
+	s := newSite()
+	s.before = before
 	if !strings.Contains(keys, "health {") {
 		keys += "\nhealth {\ninterval 1h\n}"
 	}
-	s.Caddy = testcaddy.Serve(t, s.body(keys), opts...)
+	s.run(t, s.body(keys), opts...)
+	return s
+}
+
+// newSite names a site that does not run yet.
+func newSite() *site { return &site{balancer: fmt.Sprintf("test-%d", balancers.Add(1))} }
+
+// run serves the body and returns when every pod has been probed.
+func (s *site) run(t testing.TB, body string, opts ...testcaddy.Option) {
+	t.Helper()
+	t.Cleanup(func() { calinix.ForgetCounters(s.balancer) }) // when Caddy has stopped
+	s.Caddy = testcaddy.Serve(t, body, opts...)
 	eventually(t, "the first probe of every pod", func() bool {
 		all := s.anyPods(t) // none, until a source has found some
 		return len(all) > 0 && !slices.ContainsFunc(all, func(p podState) bool { return p.Health == "" })
 	})
-	return s
 }
 
 // Stop ends the site before the test does.

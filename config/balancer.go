@@ -345,7 +345,7 @@ type Pod struct {
 	Models []string `json:"models,omitempty" yaml:"models"`
 
 	// How requests for these models are routed if the section models says nothing
-	// of it. Of several pods that serve a model the first counts. Default: the
+	// of it. Of several pods of a model the first that has one counts. Default: the
 	// strategy of the balancer.
 	Strategy string `json:"strategy,omitempty" yaml:"strategy"`
 
