@@ -26,6 +26,7 @@ var degradations = map[string]degradation{
 	"index-off":            {strategies: scoring, config: func(p *stage) { p.conf.in("cacheRegistry")["enabled"] = false }, play: playIndexOff},
 	"all-down":             {strategies: every, places: balancer, config: quickProbes, play: playAllDown},
 	"all-full":             {strategies: every, places: balancer, pods: 2, config: onePlaceEach, play: playAllFull},
+	"held-full":            {strategies: every[:1], places: balancer, pods: 2, config: oneHeld, play: playHeldFull},
 	"model-down":           {strategies: every[:1], config: ofModelM, play: playModelDown},
 	"model-full":           {strategies: every[:1], config: func(p *stage) { p.conf.in("models", "m")["maxConns"] = 1 }, play: playModelFull},
 	"model-unknown":        {strategies: every, places: balancer, config: ofModelM, play: playModelUnknown},
@@ -43,6 +44,11 @@ func onePlaceEach(p *stage) {
 	for _, pod := range p.listed() {
 		pod["maxConns"] = 1
 	}
+}
+
+func oneHeld(p *stage) {
+	onePlaceEach(p)
+	p.conf["overload"] = tree{"maxHeld": 1}
 }
 
 // ofModelM makes the pods of model m, but the last one, which is another's.

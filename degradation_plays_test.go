@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/calinix/caddy-calinix/internal/fakepod"
+	"github.com/calinix/caddy-calinix/internal/testcaddy"
 )
 
 // keyless is a request without a key and without a beginning that could be shared.
@@ -208,6 +209,23 @@ func playAllFull(t *testing.T, p *stage) {
 	p.decideKeyed(t, "a key")
 	h.release(t, p.ps)
 	p.ask(t, "a key")
+}
+
+// playHeldFull: both pods are full, and one request waits.
+func playHeldFull(t *testing.T, p *stage) {
+	h := p.hold(t, p.ps)
+	for range 2 {
+		h.send(t, p.ps, http.MethodPost, chatPath, question)
+	}
+	waiting := make(chan *testcaddy.Answer, 1)
+	cl := p.Client(t, testcaddy.H1)
+	go func() { waiting <- cl.Post(t, chatPath, question) }()
+	p.waitCount(t, 1, "calinix_held")
+	p.decideKeyed(t, "a key")
+	h.release(t, p.ps)
+	if a := <-waiting; a.Status != 200 {
+		t.Errorf("the request that waited: %v", a)
+	}
 }
 
 func playModelDown(t *testing.T, p *stage) {
