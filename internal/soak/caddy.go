@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -38,6 +37,10 @@ type caddy struct {
 // ceiling is the configured one of the index, per balancer.
 const ceiling = 5000
 
+// writeIdle is Caddy's limit on a write that stalls. Its timers keep what belongs to
+// an HTTP/2 connection for as long after that has ended.
+const writeIdle = 5 * time.Second
+
 func startCaddy(ctx context.Context, ps *pods, c *checker) (*caddy, error) {
 	path, err := testcaddy.Build()
 	if err != nil {
@@ -52,7 +55,7 @@ func startCaddy(ctx context.Context, ps *pods, c *checker) (*caddy, error) {
 	if ca.dir, err = os.MkdirTemp("", "soak-"); err != nil {
 		return nil, err
 	}
-	ca.client = &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: unverified()}}
+	ca.client = &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true, TLSClientConfig: unverified()}}
 	file := filepath.Join(ca.dir, "Caddyfile")
 	if err := os.WriteFile(file, []byte(ca.config()), 0o600); err != nil {
 		return nil, err
@@ -109,6 +112,11 @@ func (ca *caddy) config() string {
 	persist_config off
 	grace_period 30s
 	metrics
+	servers {
+		timeouts {
+			write_idle %v
+		}
+	}
 }
 https://localhost:%d {
 	log
@@ -135,10 +143,10 @@ https://localhost:%d {
 		}
 	}
 	handle {
-		respond ok
+		respond true
 	}
 }
-`, ca.admin, ca.port, ca.loads, common, list("single"), common, list("prefill"), list("decode"))
+`, ca.admin, writeIdle, ca.port, ca.loads, common, list("single"), common, list("prefill"), list("decode"))
 }
 
 func (ca *caddy) get(ctx context.Context, path string) (string, error) {
@@ -184,70 +192,6 @@ func (ca *caddy) metrics(ctx context.Context) (testcaddy.Metrics, error) {
 		time.Sleep(50 * time.Millisecond)
 	}
 	return nil, err
-}
-
-// measured is what the process takes.
-type measured struct {
-	goroutines int
-	heap       int64 // in use after a collection
-	resident   int64
-	rate       float64 // requests a second while it was measured
-}
-
-func (m measured) String() string {
-	return fmt.Sprintf("%d goroutines, %.1f MiB of heap, %.1f MiB resident, at %.0f requests/s", m.goroutines, mib(m.heap), mib(m.resident), m.rate)
-}
-
-func mib(n int64) float64 { return float64(n) / (1 << 20) }
-
-// measure lets the process come to rest, half of the time, and takes the median of
-// some samples in the other half.
-func (ca *caddy) measure(ctx context.Context, calm time.Duration, c *checker) measured {
-	sleep(ctx, calm/2)
-	began, sent := time.Now(), c.sent.Load()
-	var goroutines, heap, resident []int64
-	const samples = 9
-	for range samples {
-		m, err := ca.metrics(ctx)
-		if err != nil {
-			c.violate("measuring: %v", err)
-			continue
-		}
-		profile, err := ca.get(ctx, "/debug/pprof/heap?gc=1&debug=1")
-		if err != nil {
-			c.violate("measuring: %v", err)
-			continue
-		}
-		_, rest, _ := strings.Cut(profile, "# HeapAlloc = ")
-		line, _, _ := strings.Cut(rest, "\n")
-		bytes, err := strconv.ParseInt(line, 10, 64)
-		if err != nil {
-			c.violate("measuring: no HeapAlloc in the profile: %v", err)
-		}
-		goroutines = append(goroutines, int64(m.Get("go_goroutines")))
-		heap = append(heap, bytes)
-		resident = append(resident, int64(m.Get("process_resident_memory_bytes")))
-		sleep(ctx, calm/2/samples)
-	}
-	return measured{
-		goroutines: int(median(goroutines)), heap: median(heap), resident: median(resident),
-		rate: float64(c.sent.Load()-sent) / time.Since(began).Seconds(),
-	}
-}
-
-func median(all []int64) int64 {
-	if len(all) == 0 {
-		return 0
-	}
-	slices.Sort(all)
-	return all[len(all)/2]
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
 }
 
 // settle waits until nothing runs any more and returns the metrics of then.

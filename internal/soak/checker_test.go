@@ -3,9 +3,7 @@ package main
 import (
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/calinix/caddy-calinix/internal/fakepod"
 	"github.com/calinix/caddy-calinix/internal/testcaddy"
 )
 
@@ -34,8 +32,7 @@ func compared(t *testing.T, text string, e *ends) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := new(checker)
-	c.figures.retries, c.figures.prefills = map[string]float64{}, map[string]float64{}
+	c := newChecker()
 	c.counters(m, "dispatch", e)
 	return c.violations()
 }
@@ -62,68 +59,9 @@ func TestCountersAgree(t *testing.T) {
 	}
 }
 
-// TestUnaccepted: a request that got no answer is excused by a reload only if its
-// connection was the replaced server's and that server was closing connections.
-func TestUnaccepted(t *testing.T) {
-	zero := time.Now()
-	at := func(s float64) time.Time { return zero.Add(time.Duration(s * float64(time.Second))) }
-	for name, tc := range map[string]struct {
-		opened, began, ended float64
-		want                 bool
-	}{
-		"during the reload":                 {1, 10.1, 10.2, true},
-		"began before it, ended in it":      {1, 5, 10.2, true},
-		"ended before it":                   {1, 5, 9.9, false},
-		"while the old server still served": {1, 12.5, 12.6, true},
-		"after the old server":              {1, 14.1, 14.2, false},
-		"a connection of the new server":    {11.5, 12, 12.1, false},
-	} {
-		c := &checker{loads: []span{{at(10), at(11)}}, records: map[string]*record{
-			"long": {answer: &answer{began: at(9), ended: at(13)}},
-		}}
-		c.drained()
-		if got := c.reloading(&answer{opened: at(tc.opened), began: at(tc.began), ended: at(tc.ended)}); got != tc.want {
-			t.Errorf("%s: excused %v, want %v", name, got, tc.want)
-		}
-	}
-}
-
-// TestSecondGeneration: only a used connection that broke within 100 ms excuses
-// one, and one at another pod only if the first is gone.
-func TestSecondGeneration(t *testing.T) {
-	zero := time.Now()
-	broke := func(after time.Duration, gone bool) *pod {
-		p := &pod{Pod: new(fakepod.Pod)}
-		p.breaks = []breakage{{span{zero.Add(after), zero.Add(after + time.Millisecond)}, gone}}
-		return p
-	}
-	soon, late, gone := broke(50*time.Millisecond, false), broke(120*time.Millisecond, false), broke(50*time.Millisecond, true)
-	for name, tc := range map[string]struct {
-		all  []generation
-		want int
-	}{
-		"within the time":        {[]generation{{soon, zero, true}, {soon, zero.Add(60 * time.Millisecond), false}}, 0},
-		"later":                  {[]generation{{late, zero, true}, {late, zero.Add(130 * time.Millisecond), false}}, 1},
-		"a fresh connection":     {[]generation{{soon, zero, false}, {soon, zero.Add(60 * time.Millisecond), false}}, 1},
-		"another pod":            {[]generation{{soon, zero, true}, {late, zero.Add(60 * time.Millisecond), false}}, 1},
-		"another, as it is gone": {[]generation{{gone, zero, true}, {late, zero.Add(60 * time.Millisecond), false}}, 0},
-		"a third one":            {[]generation{{soon, zero, true}, {soon, zero, true}, {soon, zero, false}}, 1},
-	} {
-		c := new(checker)
-		c.figures.clients, c.figures.protocols = map[string]int{}, map[string]int{}
-		c.request("r", &record{
-			answer:  &answer{began: zero, ended: zero, status: 200, whole: true},
-			entries: []entry{{status: 200, outcome: "answered"}}, generations: tc.all,
-		})
-		if got := c.violations(); len(got) != tc.want {
-			t.Errorf("%s: %q, want %d", name, got, tc.want)
-		}
-	}
-}
-
 // TestViolationsList: the counters come first, and of each kind a few.
 func TestViolationsList(t *testing.T) {
-	c := new(checker)
+	c := newChecker()
 	for k := range most + 3 {
 		c.requestLocked("request %d", k)
 	}

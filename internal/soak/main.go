@@ -53,7 +53,7 @@ func main() {
 
 // run is the whole of a run; ok says that everything held.
 func run(ctx context.Context, s settings) (ok bool, err error) {
-	c := new(checker)
+	c := newChecker()
 	pods, err := startPods(s, c)
 	if err != nil {
 		return false, err
@@ -66,29 +66,27 @@ func run(ctx context.Context, s settings) (ok bool, err error) {
 	defer caddy.kill()
 
 	began := time.Now()
-	warm := min(s.duration/4, 2*time.Minute)
-	calm := min(s.duration/6, 20*time.Second) // before each measuring
-	load := startLoad(ctx, s, caddy, c)
+	load := newLoad(s, caddy, c)
 	watch := startWatch(ctx, caddy, c)
 	script := newScript(s, pods, caddy, c)
 
-	script.run(ctx, began.Add(warm-calm))
-	before := caddy.measure(ctx, calm, c)
-	fmt.Fprintf(os.Stderr, "soak: warm after %v: %v\n", time.Since(began).Round(time.Second), before)
-	script.run(ctx, began.Add(s.duration-calm))
-	after := caddy.measure(ctx, calm, c)
-	fmt.Fprintf(os.Stderr, "soak: at the end: %v\n", after)
+	load.start(ctx)
+	script.run(ctx, began.Add(min(s.duration/4, 2*time.Minute)))
+	warm := load.rest(ctx, caddy)
+	fmt.Fprintf(os.Stderr, "soak: warm after %v: %v\n", time.Since(began).Round(time.Second), warm)
+	load.start(ctx)
+	script.run(ctx, began.Add(s.duration-idle-looking))
+	end := load.rest(ctx, caddy)
+	fmt.Fprintf(os.Stderr, "soak: at the end: %v\n", end)
 
-	load.stop()
 	watch.stop()
 	last := caddy.settle(ctx, c)
-	idle := caddy.measure(ctx, 0, c)
 	if err := caddy.stop(); err != nil {
 		c.violate("the process: %v", err)
 	}
-	c.compare(before, least(after, idle))
+	c.compare(warm, end)
 	c.account(last)
-	text := report(s, time.Since(began), c, script, before, after, idle)
+	text := report(s, time.Since(began), c, load, script, warm, end)
 	if s.report == "" {
 		fmt.Print(text)
 	} else if err := os.WriteFile(s.report, []byte(text), 0o600); err != nil {

@@ -34,12 +34,11 @@ type pod struct {
 	breaks []breakage
 }
 
-// breaking notes when the pod's connections are broken by how, which gone says has
-// ended the pod too.
-func (p *pod) breaking(how func(), gone bool) {
+// breaking notes when the pod's connections are broken by how.
+func (p *pod) breaking(how func()) {
 	began := time.Now()
 	p.mu.Lock()
-	p.breaks = append(p.breaks, breakage{span{began, began.Add(time.Hour)}, gone})
+	p.breaks = append(p.breaks, breakage{began, began.Add(time.Hour)})
 	k := len(p.breaks) - 1
 	p.mu.Unlock()
 	how()
@@ -48,19 +47,16 @@ func (p *pod) breaking(how func(), gone bool) {
 	p.mu.Unlock()
 }
 
-// brokeWithin reports whether its connections were broken in that time; gone asks
-// for the pod's end.
-func (p *pod) brokeWithin(s span, gone bool) bool {
+// brokeWithin reports whether its connections were broken at the time or so soon
+// after it.
+func (p *pod) brokeWithin(at time.Time, after time.Duration) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.ContainsFunc(p.breaks, func(b breakage) bool { return s.meets(b.span) && (b.gone || !gone) })
+	return slices.ContainsFunc(p.breaks, func(b breakage) bool { return !b.to.Before(at) && !b.from.After(at.Add(after)) })
 }
 
-// breakage is when a pod's connections were broken, and whether it was gone then.
-type breakage struct {
-	span
-	gone bool
-}
+// breakage is when a pod's connections were broken.
+type breakage struct{ from, to time.Time }
 
 type pods struct {
 	all []*pod
@@ -108,13 +104,15 @@ var handover = json.RawMessage(`{"do_remote_prefill":true,"remote_block_ids":[[1
 // reply answers a request as the pod's manner is, and enters the generation that
 // begins with it.
 func (p *pod) reply(r fakepod.Request, c *checker) fakepod.Reply {
+	id := r.Header.Get("X-Calinix-Request-Id")
+	c.asked(id)
 	n := p.served.Add(1)
 	m := manner(p.manner.Load())
 	if m == busy {
 		return fakepod.Reply{Status: 503}
 	}
 	if p.role != "prefill" {
-		c.generation(r.Header.Get("X-Calinix-Request-Id"), generation{pod: p, at: time.Now(), reused: r.OnConn > 1})
+		c.generation(id, generation{pod: p, at: time.Now(), conn: r.Conn, onConn: r.OnConn})
 	}
 	reply := fakepod.Reply{Delay: 5 * time.Millisecond, Gap: 10 * time.Millisecond}
 	if p.role == "prefill" {

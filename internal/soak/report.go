@@ -10,7 +10,7 @@ import (
 )
 
 // report is the page.
-func report(s settings, took time.Duration, c *checker, sc *script, before, after, idle measured) string {
+func report(s settings, took time.Duration, c *checker, l *load, sc *script, warm, end measured) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f := &c.figures
@@ -24,8 +24,8 @@ func report(s settings, took time.Duration, c *checker, sc *script, before, afte
 		return strings.Join(parts, ", ")
 	}
 	line("# Soak\n")
-	line("%v, %d requests (%.0f/s), seed %d, %d single, %d prefill and %d decode pods, %s %s/%s with %d processors.\n",
-		took.Round(time.Second), c.sent.Load(), float64(c.sent.Load())/took.Seconds(), s.seed, s.single, s.prefill, s.decode,
+	line("%v, %d requests (%.0f/s while they were sent), seed %d, %d single, %d prefill and %d decode pods, %s %s/%s with %d processors.\n",
+		took.Round(time.Second), c.sent.Load(), float64(c.sent.Load())/l.busy.Seconds(), s.seed, s.single, s.prefill, s.decode,
 		runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
 	line("| | |\n|---|---|")
 	line("| not sent, since %d ran already | %d |", crowd, c.held.Load())
@@ -34,24 +34,25 @@ func report(s settings, took time.Duration, c *checker, sc *script, before, afte
 	line("| clients over | %s |", counts(f.protocols))
 	line("| clients saw | %s |", counts(f.clients))
 	line("| outcomes in the access log | %s |", counts(f.outcomes))
-	line("| of these, ended by a reload before the handler saw them | %d |", f.unaccepted)
-	line("| until the headers, p50 and p99 | %v, %v |", quantile(f.firsts, 0.5), quantile(f.firsts, 0.99))
+	line("| no answer: a reload closed the connection before a handler had the request | %s |", counts(f.unaccepted))
+	line("| the same of %d requests to a handler of Caddy's own | %d |", f.controls, f.unanswered)
+	line("| until the first byte of the body, p50 and p99 | %v, %v |", quantile(f.firsts, 0.5), quantile(f.firsts, 0.99))
 	line("| until the end, p50 and p99 | %v, %v |", quantile(f.took, 0.5), quantile(f.took, 0.99))
 	line("| retries | %s; at most %.1f %% of the requests of 10 s |", nonzero(f.retries), 100*f.worstBudget)
 	line("| further tries of prefill legs | %s |", nonzero(f.prefills))
 	line("| sent again on a fresh connection, within the 100 ms, after the pod had begun | %d |", f.twice)
 	line("| index, at most | %.0f of %d blocks |", f.blocks, ceiling)
 	line("| bodies, at most | %.1f MiB |", f.bodies/(1<<20))
-	line("| warm | %v |", before)
-	line("| at the end | %v |", after)
-	line("| after the last request | %v |", idle)
+	line("| at rest, warm | %v |", warm)
+	line("| at rest, at the end | %v |", end)
 	line("| scrapes during a reload, without a series of ours | %d |", f.bare)
 	line("| most seen in %d scrapes | %.0f goroutines, %.1f MiB resident |\n", f.scrapes, f.goroutines, f.resident/(1<<20))
 	violations := c.violations()
 	if len(violations) == 0 {
-		line("Everything held: every accepted request ended once, and the client, the access log and the counters agree on how;")
-		line("gauges are back to zero; goroutines and memory have not grown; the index kept its ceiling; no request was")
-		line("generated twice but by the rule for reused connections; retries kept their budget.")
+		line("Everything held. Every request that a handler or a pod had ended once, and client, access log, pods and counters")
+		line("agree on how; the others were on a connection, or on the way to one, that a reload closed. At rest, gauges are back")
+		line("to zero, and goroutines, open files and heap are what they were. The indexes kept their ceiling and retries their")
+		line("budget. No request was generated twice but at the same pod, by the rule for reused connections.")
 		return b.String()
 	}
 	line("## Violations \n")

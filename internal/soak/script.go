@@ -15,7 +15,7 @@ type fault struct {
 func be(m manner) func(*pod) { return func(p *pod) { p.manner.Store(int32(m)) } }
 
 var faults = []fault{
-	{"crash and restart", func(p *pod) { p.breaking(p.Crash, true) }, func(p *pod) { _ = p.Restart() }},
+	{"crash and restart", func(p *pod) { p.breaking(p.Crash) }, func(p *pod) { _ = p.Restart() }},
 	{"hang", func(p *pod) { p.Freeze() }, func(p *pod) { p.Thaw() }},
 	{"flap", func(p *pod) { p.Healthy(false) }, func(p *pod) { p.Healthy(true) }},
 	{"slow", be(slow), be(normal)},
@@ -23,7 +23,7 @@ var faults = []fault{
 	{"loss before the answer", be(losing), be(normal)},
 	{"503", be(busy), be(normal)},
 	{"reset of reused connections", func(p *pod) { p.ResetOnReuse(true) }, func(p *pod) { p.ResetOnReuse(false) }},
-	{"all connections reset", func(p *pod) { p.breaking(p.ResetConns, false) }, func(*pod) {}},
+	{"all connections reset", func(p *pod) { p.breaking(p.ResetConns) }, func(*pod) {}},
 	{"idle connections closed", func(p *pod) { p.CloseIdle(20 * time.Millisecond) }, func(p *pod) { p.CloseIdle(0) }},
 }
 
@@ -51,7 +51,7 @@ type ending struct {
 // run goes on until the time, and then heals all pods.
 func (s *script) run(ctx context.Context, until time.Time) {
 	var running []ending
-	nextFault, nextLoad := time.Now(), time.Now().Add(5*time.Second)
+	nextFault, nextLoad := time.Now(), time.Now().Add(3*time.Second)
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for now := time.Now(); now.Before(until) && ctx.Err() == nil; now = <-tick.C {
@@ -63,13 +63,13 @@ func (s *script) run(ctx context.Context, until time.Time) {
 			}
 		}
 		if now.After(nextLoad) {
-			nextLoad = now.Add(time.Duration(10+s.rng.IntN(15)) * time.Second)
+			nextLoad = now.Add(time.Duration(3+s.rng.IntN(6)) * time.Second)
 			s.loads++
 			began := time.Now()
 			if err := s.caddy.reload(ctx); err != nil && ctx.Err() == nil {
 				s.c.violate("reload %d: %v", s.loads, err)
 			}
-			s.c.loaded(began)
+			s.c.reloaded(began)
 		}
 	}
 	heal(running, until.Add(time.Hour))
