@@ -185,6 +185,14 @@ func (f *Fleet) admit(now time.Time, a *Ask, w *work, slot uint8, err error) err
 	return ErrHeld
 }
 
+// wake is next for where legs are seldom held: small enough to be inlined. Guarded by
+// mu.
+func (f *Fleet) wake(at int64) {
+	if len(f.held.legs) > 0 {
+		f.next(at)
+	}
+}
+
 // next gives the turn, unless somebody has it, to the first leg that need not be
 // held any more. If there is none it sets the alarm to when time alone may have
 // changed that. Guarded by mu.

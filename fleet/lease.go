@@ -94,7 +94,7 @@ func (l *Lease) FirstByte(now time.Time) {
 		at := f.clock(now)
 		f.settle(at)
 		f.compute(at, l)
-		f.next(at)
+		f.wake(at)
 	}
 	f.mu.Unlock()
 	if first {
@@ -140,7 +140,7 @@ func (l *Lease) End(now time.Time, o outcome.Outcome) {
 	f.settle(at)
 	f.dequeue(at, l)
 	last := f.release(l.ref.Slot, l.role, was != begun)
-	f.next(at)
+	f.wake(at)
 	f.mu.Unlock()
 	if last {
 		f.clear(l.ref.Slot)
