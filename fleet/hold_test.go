@@ -227,6 +227,19 @@ func TestNewcomersDoNotPush(t *testing.T) {
 	n.want("long shorter a later")
 }
 
+// TestLateAlarm: whoever comes when the alarm should have rung stands behind those for
+// whom it is.
+func TestLateAlarm(t *testing.T) {
+	n := newLine(t, single(1), held100)
+	n.come("silent", 2000) // 1 s
+	n.come("a", 300)
+	n.armed, n.now = false, n.now.Add(5*time.Second)
+	if w := n.come("later", 9000); !errors.Is(w.err, ErrHeld) {
+		t.Errorf("later: %v", w.err)
+	}
+	n.want("silent a")
+}
+
 // TestLeaving: who leaves is out at once, and hands on a turn that it had.
 func TestLeaving(t *testing.T) {
 	n := newLine(t, single(1), held100)
