@@ -73,6 +73,18 @@ type handingSite struct {
 	engines map[string]*testcaddy.Client // by pod id
 }
 
+// engineKeys are the keys of an engine that speaks the connector's protocol.
+func (h *handing) engineKeys(leg string, n, side int) string {
+	keys := "kv_connector " + h.sim + "\n"
+	if h.engine != nil {
+		keys += h.engine(leg, n, side)
+	}
+	if h.roles {
+		keys += "role " + leg + "\n"
+	}
+	return keys
+}
+
 func (h *handing) serve(t *testing.T, simKeys string, keys ...string) *handingSite {
 	t.Helper()
 	s := &handingSite{engines: map[string]*testcaddy.Client{}}
@@ -87,14 +99,7 @@ func (h *handing) serve(t *testing.T, simKeys string, keys ...string) *handingSi
 			if h.side && leg == "prefill" {
 				at += fmt.Sprintf(", http://:%d", side)
 			}
-			engine := ""
-			if h.engine != nil {
-				engine = h.engine(leg, n, side)
-			}
-			if h.roles {
-				engine += "role " + leg + "\n"
-			}
-			fmt.Fprintf(&sims, "%s {\nbind 127.0.0.1\ninference_sim {\nname %s-%d\nkv_connector %s\n%s%s}\n}\n", at, h.name, port, h.sim, engine, simKeys)
+			fmt.Fprintf(&sims, "%s {\nbind 127.0.0.1\ninference_sim {\nname %s-%d\n%s%s}\n}\n", at, h.name, port, h.engineKeys(leg, n, side), simKeys)
 			lists[leg] += fmt.Sprintf("pod %s http://127.0.0.1:%d {\n%s}\n", id, port, h.pod(leg, n, port, side))
 			s.engines[id] = testcaddy.NewClient(t, testcaddy.H1, fmt.Sprintf("http://127.0.0.1:%d", port))
 		}

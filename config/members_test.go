@@ -1,6 +1,9 @@
 package config
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 // TestMembers checks which roles a pod has from its list and its capabilities.
 func TestMembers(t *testing.T) {
@@ -79,6 +82,26 @@ func TestDefaultStrategy(t *testing.T) {
 	b.Strategy = "cache_aware"
 	if w := b.Warnings(); len(w) != 0 {
 		t.Errorf("with cache_aware: %v", w)
+	}
+}
+
+// TestWarningsWithoutPrefill: keys that send requests to decode pods alone are remarked
+// on with the connectors whose decode engines cannot serve them.
+func TestWarningsWithoutPrefill(t *testing.T) {
+	keys := []string{"dispatch.on_prefill_failure", "dispatch.min_uncached_tokens", "dispatch.adaptive"}
+	for connector, want := range map[string][]string{"nixl": nil, "mooncake": nil, "sglang": keys, "p2pnccl": keys} {
+		b := Balancer{Dispatch: &Dispatch{Connector: connector, OnPrefillFailure: "decode_only", MinUncachedTokens: new(100), Adaptive: new(true)}}
+		var got []string
+		for _, w := range b.Warnings() {
+			got = append(got, w.Path)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: warned of %v, want %v", connector, got, want)
+		}
+		b.Dispatch.OnPrefillFailure, b.Dispatch.MinUncachedTokens, b.Dispatch.Adaptive = "fail", nil, nil
+		if w := b.Warnings(); len(w) != 0 {
+			t.Errorf("%s: warned of %v", connector, w)
+		}
 	}
 }
 

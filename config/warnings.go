@@ -91,18 +91,23 @@ func (c *checker) bodyMemory(b *Balancer) {
 // withoutPrefill warns of what lets decode pods do without prefill pods where the
 // engines cannot.
 func (c *checker) withoutPrefill(b *Balancer) {
-	if b.connector() != "sglang" {
+	var alone string
+	switch b.connector() {
+	case "sglang":
+		alone = "SGLang servers that run as decode servers refuse requests without a prefill pod"
+	case "p2pnccl":
+		alone = "consumers of P2pNcclConnector fail requests whose id names no prefill engine"
+	default:
 		return
 	}
-	const alone = "SGLang servers that run as decode servers refuse requests without a prefill pod: only unified ones can take them"
 	d := b.Dispatch
 	if canonical(prefillFailures, d.OnPrefillFailure) == "decodeOnly" {
-		c.add("dispatch.on_prefill_failure", d.OnPrefillFailure, alone)
+		c.add("dispatch.on_prefill_failure", d.OnPrefillFailure, "%s", alone)
 	}
 	if d.MinUncachedTokens != nil && *d.MinUncachedTokens > 0 {
-		c.add("dispatch.min_uncached_tokens", *d.MinUncachedTokens, alone)
+		c.add("dispatch.min_uncached_tokens", *d.MinUncachedTokens, "%s", alone)
 	}
 	if isTrue(d.Adaptive) {
-		c.add("dispatch.adaptive", true, alone)
+		c.add("dispatch.adaptive", true, "%s", alone)
 	}
 }
