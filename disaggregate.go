@@ -125,22 +125,42 @@ type refusal struct {
 // pair picks both pods before anything is sent, so that no prefill is computed
 // for which there is no decode pod.
 func (x *exchange) pair() (prefill, decode *fleet.Lease, refused *refusal) {
-	ask := x.ask(fleet.Prefill, index.Bitmap{})
-	prefill, err := x.beginInTurn(&ask)
+	asks := x.askPair(index.Bitmap{}, index.Bitmap{})
+	prefill, err := x.beginInTurn(&asks.prefill)
 	if err != nil {
 		out, answer := unserved(err)
 		return nil, nil, &refusal{outcome.Prefill, out, answer}
 	}
 	now := x.h.now()
-	ask = x.ask(fleet.Decode, index.Bitmap{})
-	ask.Near, ask.HasNear = prefill.Ref(), true
-	decode, err = x.begin(now, &ask)
+	asks.decode.Near = prefill.Ref()
+	decode, err = x.begin(now, &asks.decode)
 	if err != nil {
 		prefill.End(now, outcome.Unsent)
 		return nil, nil, &refusal{outcome.Decode, outcome.NoPod, noPod(err)}
 	}
 	x.decided(prefill)
 	return prefill, decode, nil
+}
+
+// pairAsks are the questions to the fleet for both legs. Near is to be set in that for
+// the decode leg when the prefill pod is known.
+type pairAsks struct{ prefill, decode fleet.Ask }
+
+// askPair asks for a prefill pod that is none of failed and a decode pod that is none
+// of tried, which are to make a pair.
+func (x *exchange) askPair(failed, tried index.Bitmap) *pairAsks {
+	p := &pairAsks{prefill: x.ask(fleet.Prefill, failed), decode: x.ask(fleet.Decode, tried)}
+	p.decode.HasNear = true
+	p.prefill.Toward = &p.decode
+	return p
+}
+
+// askBeside asks for the pod of one leg when that of the other one is known.
+func (x *exchange) askBeside(role fleet.Role, tried index.Bitmap, other *fleet.Lease) fleet.Ask {
+	a := x.ask(role, tried)
+	a.Near, a.HasNear = other.Ref(), true
+	a.Weights.Locality = x.rules.weights[fleet.Decode].Locality // of the pair, as when both are picked
+	return a
 }
 
 // prefillTries is at how many pods a prefill leg is tried.
@@ -240,6 +260,6 @@ func (x *exchange) alone(why outcome.Outcome) {
 		c.Write(zap.String("balancer", x.h.state.name), zap.Stringer("reason", why), zap.String("request_id", x.route.requestID))
 	}
 	x.route.mark = decodeOnlyMark
-	x.route.prefill = ""
+	x.route.prefill, x.prefilling = "", nil
 	x.body.shrink(int64(len(x.payload)))
 }

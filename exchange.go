@@ -43,17 +43,19 @@ type exchange struct {
 	key      routingKey
 	prompt   bool // the chain is that of a prompt
 
-	read    time.Time     // when the body had been read
-	held    time.Duration // for which the request then waited for a pod; 0: it did not
-	leases  []*fleet.Lease
-	depth   int  // how much of the prompt the pod was known to hold that computes it
-	late    bool // all pods are picked that are to be picked at first
-	settled sync.Once
-	said    observe.Usage // by the engine that computed the prompt
-	heard   bool          // said.Cached is known, if only from silence
-	traced  *traced       // for the log, if it wants to be a trace
-	output  int64         // the answer's tokens, for that
-	ended   outcome.Outcome
+	read   time.Time     // when the body had been read
+	held   time.Duration // for which the request then waited for a pod; 0: it did not
+	leases []*fleet.Lease
+	// prefilling is the latest prefill leg, nil without one.
+	prefilling *fleet.Lease
+	depth      int  // how much of the prompt the pod was known to hold that computes it
+	late       bool // all pods are picked that are to be picked at first
+	settled    sync.Once
+	said       observe.Usage // by the engine that computed the prompt
+	heard      bool          // said.Cached is known, if only from silence
+	traced     *traced       // for the log, if it wants to be a trace
+	output     int64         // the answer's tokens, for that
+	ended      outcome.Outcome
 	// handedOverAt is when the prefill leg had answered.
 	handedOverAt time.Time
 	err          error // of a response handler, for the site's error routes

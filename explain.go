@@ -72,13 +72,17 @@ func (adminAPI) explain(w http.ResponseWriter, r *http.Request, b *balancer) err
 	}
 	switch {
 	case x.route.mode == modeSingle:
-		out.Pick.Pod, _ = x.explainRole(&out, fleet.Single, fleet.Ref{}, false)
+		ask := x.ask(fleet.Single, index.Bitmap{})
+		out.Pick.Pod, _ = x.explainRole(&out, &ask)
 	case x.asked.sequences == 0:
 		x.prompt = false
-		out.Pick.Decode, _ = x.explainRole(&out, fleet.Decode, fleet.Ref{}, false)
+		ask := x.ask(fleet.Decode, index.Bitmap{})
+		out.Pick.Decode, _ = x.explainRole(&out, &ask)
 	default:
-		prefill, ref := x.explainRole(&out, fleet.Prefill, fleet.Ref{}, false)
-		decode, _ := x.explainRole(&out, fleet.Decode, ref, prefill != "")
+		asks := x.askPair(index.Bitmap{}, index.Bitmap{})
+		prefill, ref := x.explainRole(&out, &asks.prefill)
+		asks.decode.Near, asks.decode.HasNear, asks.decode.AssumeNear = ref, prefill != "", prefill != ""
+		decode, _ := x.explainRole(&out, &asks.decode)
 		// Without one of the two nothing is sent to the other, but for a
 		// decode pod that may do without.
 		if decode != "" && (prefill != "" || h.decodeOnly) {
@@ -104,21 +108,19 @@ func (x *exchange) unread() string {
 	}
 }
 
-// explainRole adds the pods of one role, and returns the one that would be
-// picked.
-func (x *exchange) explainRole(out *explanation, role fleet.Role, near fleet.Ref, hasNear bool) (pick string, ref fleet.Ref) {
-	ask := x.ask(role, index.Bitmap{})
-	ask.Near, ask.HasNear, ask.AssumeNear = near, hasNear, hasNear
-	candidates, picked := x.h.state.fleet.Explain(x.h.now(), &ask)
+// explainRole adds the pods of the role that is asked for, and returns the one that
+// would be picked.
+func (x *exchange) explainRole(out *explanation, ask *fleet.Ask) (pick string, ref fleet.Ref) {
+	candidates, picked := x.h.state.fleet.Explain(x.h.now(), ask)
 	for i := range candidates {
 		c := &candidates[i]
 		out.Candidates = append(out.Candidates, candidateJSON{
-			Pod: c.ID, Role: role.String(), Depth: c.Depth, Cache: c.Cache, Load: c.Load,
+			Pod: c.ID, Role: ask.Role.String(), Depth: c.Depth, Cache: c.Cache, Load: c.Load,
 			Sticky: c.Sticky, Locality: c.Locality, Score: c.Score, Filtered: c.Filtered,
 		})
 		if i == picked {
 			pick, ref = c.ID, c.Ref
-			if x.mayHold(&ask) && c.Wait > time.Duration(*x.h.overload.Hold) {
+			if x.mayHold(ask) && c.Wait > time.Duration(*x.h.overload.Hold) {
 				out.Held = fmt.Sprintf("pod %s is busy for %v, more than %v", c.ID, c.Wait.Round(time.Millisecond), *x.h.overload.Hold)
 			}
 		}

@@ -27,7 +27,7 @@ func (x *exchange) inSequence(prefill, decode *fleet.Lease) {
 		case withoutPrefill, before.out != outcome.Unended && x.reusable(before):
 			return x.handed, true
 		case before.out != outcome.Unended:
-			ask := x.ask(fleet.Prefill, index.Bitmap{})
+			ask := x.askBeside(fleet.Prefill, index.Bitmap{}, lease)
 			again, err := x.begin(x.h.now(), &ask)
 			if err != nil {
 				return x.noPrefill(lease, err, &withoutPrefill)
@@ -120,7 +120,7 @@ func (x *exchange) prefill(lease, decode *fleet.Lease) prefillEnd {
 			return x.handOver(try, reply, decode)
 		}
 		if n < prefillTries && out.Retryable(outcome.Prefill, false) && ctx.Err() == nil {
-			ask := x.ask(fleet.Prefill, tried)
+			ask := x.askBeside(fleet.Prefill, tried, decode)
 			if next, err := x.begin(x.h.now(), &ask); err == nil {
 				x.prefillRetried(out)
 				lease = next

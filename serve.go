@@ -150,7 +150,7 @@ func (x *exchange) enroute(kind outcome.Leg, lease *fleet.Lease) {
 			x.route.decided(lease)
 		}
 	case outcome.Prefill:
-		x.route.prefill = id
+		x.route.prefill, x.prefilling = id, lease
 		x.route.decided(lease)
 	}
 	x.route.set(x.r.Header)
@@ -168,7 +168,7 @@ func (rt *route) decided(l *fleet.Lease) {
 
 // spare is the pod that takes the request over if the present one fails. It is
 // picked only when it is needed, and before what the present one answered is
-// thrown away.
+// thrown away; that of a decode leg near the prefill pod, as the first one was.
 type spare struct {
 	x     *exchange
 	kind  outcome.Leg
@@ -193,6 +193,9 @@ func (s *spare) take(why outcome.Outcome) bool {
 	}
 	now := s.x.h.now()
 	ask := s.x.ask(s.role, *s.tried)
+	if s.role == fleet.Decode && s.x.prefilling != nil {
+		ask = s.x.askBeside(s.role, *s.tried, s.x.prefilling)
+	}
 	lease, err := s.x.begin(now, &ask)
 	if err != nil {
 		return false

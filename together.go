@@ -63,9 +63,9 @@ func (t *tries) afterPrefill(p *pair) (prefill, decode *fleet.Lease) {
 	t.failed.Set(int(p.prefill.lease.Ref().Slot))
 	t.prefill++
 	if t.prefill < prefillTries && out.Retryable(outcome.Prefill, false) && t.ctx.Err() == nil {
-		ask := x.ask(fleet.Prefill, t.failed)
-		if lease, err := x.begin(x.h.now(), &ask); err == nil {
-			if prefill, decode = t.withDecode(lease); prefill != nil {
+		asks := x.askPair(t.failed, t.tried)
+		if lease, err := x.begin(x.h.now(), &asks.prefill); err == nil {
+			if prefill, decode = t.withDecode(lease, asks); prefill != nil {
 				x.prefillRetried(out)
 			}
 			return prefill, decode
@@ -81,11 +81,10 @@ func (t *tries) afterPrefill(p *pair) (prefill, decode *fleet.Lease) {
 }
 
 // withDecode picks the decode pod of a next try.
-func (t *tries) withDecode(prefill *fleet.Lease) (_, decode *fleet.Lease) {
+func (t *tries) withDecode(prefill *fleet.Lease, asks *pairAsks) (_, decode *fleet.Lease) {
 	x := t.x
-	ask := x.ask(fleet.Decode, t.tried)
-	ask.Near, ask.HasNear = prefill.Ref(), true
-	decode, err := x.begin(x.h.now(), &ask)
+	asks.decode.Near = prefill.Ref()
+	decode, err := x.begin(x.h.now(), &asks.decode)
 	if err != nil {
 		prefill.End(x.h.now(), outcome.Unsent)
 		x.route.prefill, x.route.decode = "", ""
@@ -103,7 +102,7 @@ func (t *tries) afterDecode(p *pair) (prefill, decode *fleet.Lease) {
 	t.tried.Set(int(p.decode.lease.Ref().Slot))
 	t.decode++
 	t.begin()
-	ask := x.ask(fleet.Prefill, index.Bitmap{})
+	ask := x.askBeside(fleet.Prefill, index.Bitmap{}, decode)
 	prefill, err := x.begin(x.h.now(), &ask)
 	if err == nil {
 		return prefill, decode

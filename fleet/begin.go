@@ -40,10 +40,14 @@ type Ask struct {
 	LoadFactor   float64
 	// Exclude has the slots of pods to which the leg must not go.
 	Exclude index.Bitmap
-	// Near is the prefill pod to which a decode pod should be near, if HasNear;
-	// but it should not be that pod itself.
+	// Near is the pod of the other leg, to which the pod should be near, if
+	// HasNear; but it should not be that pod itself.
 	Near    Ref
 	HasNear bool
+	// Toward is what the decode leg is going to ask, with HasNear, if this is for
+	// the prefill leg and no decode pod is picked yet: the prefill pod of the best
+	// pair is picked (selection.Pair). It must have the same Chain and Strategy.
+	Toward *Ask
 	// AssumeNear is for Explain alone: it is to be taken that the prefill leg
 	// has just begun at Near, which is one leg more there, with this prompt.
 	AssumeNear bool
@@ -70,6 +74,7 @@ type work struct {
 	session int32     // entry of the session in the memory, 0 if unknown
 	fell    selection.Fallback
 	home    bool
+	next    *work // for the decode leg that is to follow, of no meaning unless Ask.paired
 }
 
 var works = sync.Pool{New: func() any { return new(work) }}
@@ -101,6 +106,11 @@ func (f *Fleet) begin(now time.Time, a *Ask, l *Lease, w *work) error {
 	for {
 		f.mu.Lock()
 		s := f.state(a)
+		var decode index.Bitmap
+		if a.paired() {
+			s := f.state(a.Toward)
+			decode = selection.Usable(&s)
+		}
 		reuse := f.reuse
 		f.mu.Unlock()
 		usable := selection.Usable(&s)
@@ -108,6 +118,7 @@ func (f *Fleet) begin(now time.Time, a *Ask, l *Lease, w *work) error {
 			return refusal(&s, a.Role)
 		}
 		w.fill(now, f.index, a, prompt, usable)
+		w.fillNext(now, f.index, a, prompt, decode)
 
 		f.mu.Lock()
 		if f.reuse != reuse {
@@ -168,6 +179,22 @@ func (w *work) fill(now time.Time, x *index.Index, a *Ask, prompt bool, pods ind
 	}
 }
 
+// paired says whether the pods that may take the decode leg have a say in the pick.
+func (a *Ask) paired() bool {
+	return a.Toward != nil && selection.Places(a.Toward.Strategy, a.Toward.Weights)
+}
+
+// fillNext is fill for the decode leg that is to follow, if it plays a part.
+func (w *work) fillNext(now time.Time, x *index.Index, a *Ask, prompt bool, pods index.Bitmap) {
+	if !a.paired() {
+		return
+	}
+	if w.next == nil {
+		w.next = new(work)
+	}
+	w.next.fill(now, x, a.Toward, prompt, pods)
+}
+
 // pick filters, scores and picks. Guarded by mu.
 func (f *Fleet) pick(now time.Time, a *Ask, w *work) (slot uint8, err error) {
 	s := f.state(a)
@@ -176,16 +203,28 @@ func (f *Fleet) pick(now time.Time, a *Ask, w *work) (slot uint8, err error) {
 		return 0, refusal(&s, a.Role)
 	}
 	f.complete(now, a, w, &f.draws)
-	w.fell = selection.Fall(&f.view, &c, &w.request)
-	top := selection.Score(&f.view, &c, &w.request)
-	slot = uint8(selection.Pick(&f.view, &top, &w.request))
+	slot = uint8(f.choose(a, &c, w))
 	r := &w.request
 	w.home = r.Strategy.Hashes() && r.Ring.Home(&c, r.Hash) == int(slot)
 	return slot, nil
 }
 
+// choose scores the candidates and picks one, -1 if there are none: the best, or that
+// of the best pair. Guarded by mu.
+func (f *Fleet) choose(a *Ask, c *index.Bitmap, w *work) int {
+	w.fell = selection.Fall(&f.view, c, &w.request)
+	if !a.paired() {
+		top := selection.Score(&f.view, c, &w.request)
+		return selection.Pick(&f.view, &top, &w.request)
+	}
+	s := f.state(a.Toward)
+	decode, next := selection.Filter(&s), &w.next.request
+	next.Now = w.request.Now
+	return selection.Pair(&f.view, c, &decode, &w.request, next)
+}
+
 // candidates returns the pods that may be picked. A pod that serves both legs
-// hands nothing over to itself if there is another one to take it; s is told.
+// hands nothing over to itself if there is another one for this leg; s is told.
 // Guarded by mu.
 func (f *Fleet) candidates(s *selection.State, a *Ask) index.Bitmap {
 	c := selection.Filter(s)
@@ -220,6 +259,9 @@ func (f *Fleet) complete(now time.Time, a *Ask, w *work, draws *rand.PCG) {
 				r.Sticky = int(k.slot)
 			}
 		}
+	}
+	if a.paired() {
+		f.complete(now, a.Toward, w.next, draws)
 	}
 }
 

@@ -30,9 +30,10 @@ func (f *Fleet) Explain(now time.Time, a *Ask) (all []Candidate, picked int) {
 	prompt := a.Chain != nil && a.Chain.Extend(1) > 0
 	for {
 		f.mu.Lock()
-		pods, reuse := f.role[a.Role], f.reuse
+		pods, decode, reuse := f.role[a.Role], f.role[Decode], f.reuse
 		f.mu.Unlock()
 		w.fill(now, f.index, a, prompt, pods)
+		w.fillNext(now, f.index, a, prompt, decode)
 		if prompt {
 			w.request.Blocks = a.Chain.Complete()
 		}
@@ -61,9 +62,7 @@ func (f *Fleet) Explain(now time.Time, a *Ask) (all []Candidate, picked int) {
 	f.complete(now, a, w, &draws)
 	s := f.state(a)
 	c := f.candidates(&s, a)
-	selection.Fall(&f.view, &c, &w.request)
-	top := selection.Score(&f.view, &c, &w.request)
-	pick := selection.Pick(&f.view, &top, &w.request)
+	pick := f.choose(a, &c, w)
 	picked = -1
 	for _, slot := range f.ranked() {
 		if !s.Role.Has(int(slot)) {

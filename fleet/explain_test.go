@@ -93,7 +93,7 @@ func TestExplainSaysWhatBeginDoes(t *testing.T) {
 // as it is picked, with the prefill leg begun at a pod that may serve both.
 func TestExplainSaysWhatBeginDoesWithPairs(t *testing.T) {
 	for _, strategy := range []selection.Strategy{
-		selection.CacheAware, selection.LeastLoaded, selection.RoundRobin, selection.Random,
+		selection.CacheAware, selection.ExpectedTTFT, selection.LeastLoaded, selection.RoundRobin, selection.Random,
 	} {
 		t.Run(strategy.String(), func(t *testing.T) {
 			pods := single(5)
@@ -105,9 +105,13 @@ func TestExplainSaysWhatBeginDoesWithPairs(t *testing.T) {
 			for i := range 200 {
 				a := ask(words(run(fmt.Sprint("prompt", i%17, "-"), 3+i%29)...))
 				a.Strategy, a.Role = strategy, Prefill
-				all, picked := f.Explain(epoch, a)
 				b := ask(words(run(fmt.Sprint("prompt", i%17, "-"), 3+i%29)...))
-				b.Strategy, b.Role, b.Near, b.HasNear, b.AssumeNear = strategy, Decode, all[picked].Ref, true, true
+				b.Strategy, b.Role, b.HasNear, b.Weights = strategy, Decode, true, selection.DecodeWeights()
+				if i%2 == 0 {
+					a.Toward = b
+				}
+				all, picked := f.Explain(epoch, a)
+				b.Near, b.AssumeNear = all[picked].Ref, true
 				before := fmt.Sprint(f.Snapshot())
 				near, second := f.Explain(epoch, b)
 				if after := fmt.Sprint(f.Snapshot()); after != before {

@@ -243,8 +243,7 @@ func (f *Fleet) ready(at int64) *Hold {
 		}
 		r := &h.work.request
 		r.Now = at
-		top := selection.Score(&f.view, &c, r)
-		if f.view.Wait(uint8(selection.Pick(&f.view, &top, r)), at) <= above {
+		if f.view.Wait(uint8(f.choose(&h.ask, &c, h.work)), at) <= above {
 			return h
 		}
 		if left--; left == 0 {

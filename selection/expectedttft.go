@@ -60,6 +60,20 @@ const (
 // 25 GB/s against 20,000 tokens a second.
 const handover = 0.1
 
+// distance returns what part of that it takes to or from the pod in the slot: within
+// a node there is NVLink or shared memory, of 100 GB/s and more, and within a zone
+// fewer switches are shared with others.
+func distance(v *View, r *Request, slot uint8) float64 {
+	switch locality(v, r, slot) {
+	case 100:
+		return 0.25
+	case 50:
+		return 0.5
+	default:
+		return 1
+	}
+}
+
 // topExpectedTTFT returns the candidates with the lowest cost, in tokens:
 //
 //	wait + (1+gamma)·U' + theta·(K + D + n·L)
@@ -70,17 +84,18 @@ const handover = 0.1
 // goes where its own first byte comes soonest, but for the work that it puts on
 // others and for what it slows down. A pod that only computes prompts has no D
 // and n; one that generates from computed ones costs K + D + n·L and the
-// hand-over of what it lacks.
+// hand-over of what it lacks. Where the pod of the other leg is known a hand-over
+// costs less the nearer it is.
 func topExpectedTTFT(v *View, c *index.Bitmap, r *Request) index.Bitmap {
-	s := costs{v: v, prices: pricesOf(r), best: math.Inf(1)}
+	s := costs{v: v, r: r, prices: pricesOf(r), best: math.Inf(1)}
 	rest := *c
 	for i := range r.Frames {
 		f := &r.Frames[i]
 		holders := rest.And(f.Pods)
 		rest = rest.AndNot(f.Pods)
-		s.alike(&holders, float64(s.ofWork*r.Work[i]))
+		s.alike(&holders, r.Work[i])
 	}
-	s.alike(&rest, float64(s.ofWork*r.Work[len(r.Frames)]))
+	s.alike(&rest, r.Work[len(r.Frames)])
 	if s.top.Empty() { // no cost is a number
 		return *c
 	}
@@ -91,6 +106,8 @@ func topExpectedTTFT(v *View, c *index.Bitmap, r *Request) index.Bitmap {
 type prices struct {
 	now      int64
 	ofWork   float64 // of U'
+	ofMove   float64 // of what of U' is handed over
+	moved    float64 // for all that is handed over whatever the pod holds
 	ofWait   float64 // of nanoseconds until the queue is empty
 	ofPrompt float64 // of K
 	ofDecode float64 // of D + n·L
@@ -106,10 +123,23 @@ func pricesOf(r *Request) prices {
 	switch r.Duty {
 	case Compute:
 		s.ofDecode = 0
+		if r.Node|r.Zone != 0 { // the decode pod has been picked
+			s.moved = float64(handover * s.prompt)
+		}
 	case Generate:
-		s.ofWork, s.ofWait, s.ofPrompt, s.ofDecode = handover, 0, 1, 1
+		s.ofMove = handover
+		s.ofWork, s.ofWait, s.ofPrompt, s.ofDecode = 0, 0, 1, 1
 	}
 	return s
+}
+
+// move returns what handing over costs from afar, if the prompt is so much work.
+func (t *prices) move(work float64) float64 { return float64(t.ofMove*work) + t.moved }
+
+// of returns the cost of the pod in the slot, for which the prompt is so much work.
+func (t *prices) of(v *View, r *Request, slot uint8, work float64) float64 {
+	far := float64(t.move(work) * distance(v, r, slot))
+	return t.cost(v, slot, float64(t.ofWork*work)+far)
 }
 
 // cost returns the cost of the pod in the slot; work is what its share of the
@@ -126,17 +156,23 @@ func (t *prices) cost(v *View, slot uint8, work float64) float64 {
 type costs struct {
 	prices
 	v    *View
+	r    *Request
 	best float64      // lowest cost so far
 	top  index.Bitmap // pods that have it
 }
 
-// alike rates pods that hold the same part of the prompt.
+// alike rates pods for which the prompt is the same work.
 func (s *costs) alike(pods *index.Bitmap, work float64) {
 	v, t := s.v, s.prices
+	own, move := float64(t.ofWork*work), t.move(work)
 	for w, b := range pods {
 		equal := uint64(0)
 		for ; b != 0; b &= b - 1 {
-			switch x := t.cost(v, slotAt(w, b), work); {
+			p, all := slotAt(w, b), own
+			if move != 0 {
+				all += float64(move * distance(v, s.r, p))
+			}
+			switch x := t.cost(v, p, all); {
 			case x < s.best:
 				s.best, s.top, equal = x, index.Bitmap{}, b&-b
 			case x == s.best:
@@ -156,5 +192,5 @@ func costOf(v *View, r *Request, slot uint8) float64 {
 		}
 	}
 	t := pricesOf(r)
-	return t.cost(v, slot, float64(t.ofWork*work))
+	return t.of(v, r, slot, work)
 }

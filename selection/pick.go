@@ -45,3 +45,14 @@ func firstByTurn(v *View, top *index.Bitmap, turn uint8) int {
 	}
 	return pick
 }
+
+// first says whether pod a comes before pod b among equals.
+func (o order) first(v *View, a, b uint8) bool {
+	if o.hashed {
+		if x, y := mix(o.key, v.ID[a]), mix(o.key, v.ID[b]); x != y {
+			return x > y
+		}
+		return v.Rank[a] < v.Rank[b]
+	}
+	return v.Rank[a]-o.turn-1 < v.Rank[b]-o.turn-1
+}

@@ -58,12 +58,18 @@ func Explain(v *View, c *index.Bitmap, r *Request, slot uint8) Parts {
 
 // parts returns the four factors of a pod and their weighed sum.
 func (s *scale) parts(v *View, r *Request, slot uint8) Parts {
-	p := Parts{Load: s.factor(v, slot), Locality: locality(v, r, slot)}
+	depth := 0
 	for i := range r.Frames {
 		if f := &r.Frames[i]; f.Pods.Has(int(slot)) {
-			p.Cache = cacheFactor(f.Depth, r.Blocks)
+			depth = f.Depth
 		}
 	}
+	return s.rate(v, r, slot, depth)
+}
+
+// rate is parts for a pod of which it is known how many leading blocks it holds.
+func (s *scale) rate(v *View, r *Request, slot uint8, depth int) Parts {
+	p := Parts{Cache: cacheFactor(depth, r.Blocks), Load: s.factor(v, slot), Locality: locality(v, r, slot)}
 	if int(slot) == r.Sticky {
 		p.Sticky = 100
 	}
