@@ -27,6 +27,9 @@ func (x *exchange) inSequence(prefill, decode *fleet.Lease) {
 		case withoutPrefill, before.out != outcome.Unended && x.reusable(before):
 			return x.handed, true
 		case before.out != outcome.Unended:
+			if !x.roomForPrefill(lease) {
+				return cargo{}, false
+			}
 			ask := x.askBeside(fleet.Prefill, index.Bitmap{}, lease)
 			again, err := x.begin(x.h.now(), &ask)
 			if err != nil {
@@ -54,6 +57,21 @@ func (x *exchange) reusable(last lastTry) bool {
 	default:
 		return last.out == outcome.Unreachable || last.out == outcome.LostSending
 	}
+}
+
+// roomForPrefill lets go of what the decode leg before carried, and reserves memory
+// for the copy that a further prefill leg carries. Without any the request has ended.
+func (x *exchange) roomForPrefill(decode *fleet.Lease) bool {
+	x.handed = cargo{}
+	room := min(2*int64(len(x.payload)), x.h.bodies.memory)
+	err := x.body.reserve(room, x.h.bodies)
+	if err == nil {
+		return true
+	}
+	decode.End(x.h.now(), outcome.Unsent)
+	x.route.decode = ""
+	x.refuse(outcome.Prefill, outcome.Rejected, x.bodyError(err))
+	return false
 }
 
 // noPrefill is what becomes of a decode leg when no pod is up for the prefill leg

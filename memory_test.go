@@ -145,6 +145,53 @@ func TestMemoryOfLegs(t *testing.T) {
 	})
 }
 
+// TestMemoryOfRepeatedPrefill: a prefill leg that runs again carries a copy of the body
+// again, and that counts; without memory for it the request is refused.
+func TestMemoryOfRepeatedPrefill(t *testing.T) {
+	prefill, decode := pods(t, "p"), pods(t, "d1", "d2")
+	s := serve(t, "body_memory_bytes 100000\nmax_body_bytes 100000\nretry_status 500\n"+inOrder+
+		"dispatch {\nconnector p2pnccl\nprefill {\n"+podList(prefill, "kv_address 127.0.0.1:1")+"}\ndecode {\n"+podList(decode, "kv_address 127.0.0.1:2")+"}\n}\n", testcaddy.Plain())
+	cl := s.Client(t, testcaddy.H1)
+	held := func(want float64) { t.Helper(); s.waitCount(t, want, "calinix_body_bytes") }
+	done := make(chan *testcaddy.Answer, 1)
+	send := func(n int) { done <- cl.Post(t, "/v1/completions", sized(n)) }
+
+	decode[0].Next(fakepod.Reply{Status: 500})
+	hold := make(chan struct{})
+	prefill[0].Next(fakepod.Reply{}, fakepod.Reply{Hold: hold})
+	go send(40_000)
+	prefill[0].WaitRequests(t, 2)
+	held(80_000)
+	close(hold)
+	if a := <-done; a.Status != 200 || a.Pod() != "d2" {
+		t.Error(a)
+	}
+	held(0)
+
+	fail, other := make(chan struct{}), make(chan struct{})
+	decode[0].Next(fakepod.Reply{Status: 500, Hold: fail})
+	go send(40_000)
+	decode[0].WaitRequests(t, 2)
+	held(40_000)
+	prefill[0].Next(fakepod.Reply{Hold: other})
+	rest := make(chan *testcaddy.Answer, 1)
+	go func() { rest <- cl.Post(t, "/v1/completions", sized(25_000)) }()
+	held(90_000)
+	close(fail)
+	if a := <-done; wantError(t, a, http.StatusServiceUnavailable) != "no_memory_for_body" || a.Header.Get("Retry-After") != "1" {
+		t.Errorf("while another body takes the memory: %v", a)
+	}
+	close(other)
+	if a := <-rest; a.Status != 200 {
+		t.Error(a)
+	}
+	if n := prefill[0].Count(); n != 4 {
+		t.Errorf("%d prefill legs, want 4", n)
+	}
+	s.waitIdle(t, prefill, decode)
+	held(0)
+}
+
 // TestMemoryGivenBack: whatever becomes of a body, what it took is free again.
 func TestMemoryGivenBack(t *testing.T) {
 	ps := pods(t, "a")
