@@ -61,6 +61,31 @@ func TestTogetherElsewhere(t *testing.T) {
 	}
 }
 
+// TestTogetherBothAgain: a decode pod that waits when the prefill leg fails sees its
+// leg end, and gets another one with another room.
+func TestTogetherBothAgain(t *testing.T) {
+	prefill, decode := pods(t, "p1", "p2"), pods(t, "d1")
+	s := serve(t, inOrder+dispatch(prefill, decode, "connector sglang"))
+	hold := make(chan struct{})
+	prefill[0].Set(fakepod.Reply{Status: 500, Hold: hold})
+	decode[0].Next(silent) // the first try's leg: p1 fails only when it has come
+	answer := make(chan *testcaddy.Answer, 1)
+	cl := s.Client(t, testcaddy.H2)
+	go func() { answer <- cl.Post(t, chatPath, question) }()
+	decode[0].WaitRequests(t, 1)
+	close(hold)
+	if a := <-answer; a.Status != 200 || a.Header.Get("X-Calinix-Prefill-Pod-Id") != "p2" {
+		t.Fatal(a)
+	}
+	decode[0].WaitClosed(t, 1)
+	legs := decode.Received()
+	if len(legs) != 2 || roomOf(t, legs[0]) != roomOf(t, prefill[0].Last(t)) ||
+		roomOf(t, legs[1]) != roomOf(t, prefill[1].Last(t)) || roomOf(t, legs[0]) == roomOf(t, legs[1]) {
+		t.Errorf("%d decode legs: %v", len(legs), legs)
+	}
+	s.waitIdle(t, prefill, decode)
+}
+
 // TestTogetherDecodeElsewhere: a decode pod that is not there takes the prefill leg
 // along; both are sent again, and that is a retry.
 func TestTogetherDecodeElsewhere(t *testing.T) {
@@ -110,4 +135,29 @@ func TestTogetherDecodeOnly(t *testing.T) {
 		t.Error(a)
 	}
 	s.waitIdle(t, prefill, decode)
+}
+
+// TestTogetherTooLate: a prefill leg that fails when the decode leg's answer has
+// begun is counted. Nothing else comes of it: the prompt was computed.
+func TestTogetherTooLate(t *testing.T) {
+	prefill, decode := pods(t, "p1", "p2"), pods(t, "d1")
+	s := serve(t, inOrder+dispatch(prefill, decode, "connector sglang"))
+	fail, end := make(chan struct{}), make(chan struct{})
+	prefill[0].Set(fakepod.Reply{Status: 500, Hold: fail})
+	decode[0].Set(fakepod.Reply{Stream: fakepod.Always, Hold: end, HoldAfter: 2})
+	st := s.Client(t, testcaddy.H2).Stream(t, chatPath, chat(words("late", 100), `"stream":true`))
+	st.Take(t, 2)
+	close(fail)
+	s.waitCount(t, 1, "calinix_prefill_failures_total", "reason", "refused_5xx")
+	close(end)
+	if _, err := st.All(); err != nil {
+		t.Error(err)
+	}
+	s.waitIdle(t, prefill, decode)
+	if p := s.pod(t, "p1"); p.Blocks == 0 {
+		t.Error("what the prefill pod has computed is forgotten")
+	}
+	if n := s.count(t, "calinix_retries_total"); n != 0 || prefill[1].Count() != 0 || decode[0].Count() != 1 {
+		t.Errorf("%v retries, p2 got %d requests, d1 %d", n, prefill[1].Count(), decode[0].Count())
+	}
 }
