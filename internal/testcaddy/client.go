@@ -157,16 +157,22 @@ func (c *Client) Request(ctx context.Context, tb testing.TB, method, path, body 
 	return req
 }
 
+// AnswerPatience is how long Post and Get wait for the whole of an answer, and a
+// Stream for its headers and for each event. What never comes fails its test
+// instead of holding up all others: Post and Get have context.DeadlineExceeded as
+// Err. It only matters for tests that fail.
+var AnswerPatience = 2 * time.Minute
+
 // Post sends a body and returns the whole answer.
 func (c *Client) Post(tb testing.TB, path, body string, headers ...string) *Answer {
 	tb.Helper()
-	return c.Send(c.Request(tb.Context(), tb, http.MethodPost, path, body, headers...))
+	return c.sendFor(c.Request(tb.Context(), tb, http.MethodPost, path, body, headers...), AnswerPatience)
 }
 
 // Get asks for a path and returns the whole answer.
 func (c *Client) Get(tb testing.TB, path string, headers ...string) *Answer {
 	tb.Helper()
-	return c.Send(c.Request(tb.Context(), tb, http.MethodGet, path, "", headers...))
+	return c.sendFor(c.Request(tb.Context(), tb, http.MethodGet, path, "", headers...), AnswerPatience)
 }
 
 // Send sends any request and returns the whole answer.

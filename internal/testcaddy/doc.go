@@ -47,7 +47,8 @@
 //   - Client and Each: clients that speak exactly one protocol. Post, Get and
 //     Send return the whole Answer; Stream and Open read event by event, with
 //     the time of each; Leave is the client that goes away. SendCase, StreamCase
-//     and SendCases send requests of cases.
+//     and SendCases send requests of cases. Post, Get and streams wait
+//     for what comes, but no longer than AnswerPatience.
 //   - Log holds every line that Caddy logged, at DEBUG: Wait, Find, Access,
 //     AssertAbsent.
 //   - AdminGet, AdminPost, AdminSend, Metrics, WaitMetric, WaitMetrics.
@@ -93,6 +94,9 @@
 //   - A reload closes idle connections: after one, take a new client or expect
 //     an error now and then. Who reloads past Reload and ReloadSite, say by
 //     POST /load, needs Handover.
+//   - Of two legs that are sent at once one may be given up before it is sent, on a
+//     busy machine often. What Next of its pod is to do with it, it does with the
+//     request that comes instead; When tells them apart.
 //   - Over HTTP/3 the reset of a stream overtakes data on its way: a client may
 //     see less than the pod sent before it broke off, and even no headers.
 package testcaddy

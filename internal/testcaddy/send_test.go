@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"testing"
 	"time"
 
@@ -62,6 +63,33 @@ func TestSendCasesInTurn(t *testing.T) {
 			t.Errorf("request %d reached the pod in another order or shape: %v", k+1, q)
 		}
 	}
+}
+
+// What never comes does not hold up the test, be it an answer, its headers or the
+// next event.
+func TestAnswerThatNeverComes(t *testing.T) {
+	testcaddy.NoLeaks(t)
+	p := fakepod.New(t, fakepod.Options{Name: "a"})
+	c := testcaddy.Serve(t, proxy(p))
+	defer func(d time.Duration) { testcaddy.AnswerPatience = d }(testcaddy.AnswerPatience)
+	c.Each(t, func(t *testing.T, cl *testcaddy.Client) {
+		testcaddy.AnswerPatience = 100 * time.Millisecond
+		p.Set(fakepod.Reply{Silent: true})
+		if a := cl.Post(t, chat, stream); !errors.Is(a.Err, context.DeadlineExceeded) {
+			t.Error(a)
+		}
+		if _, err := cl.Open(t, chat, stream); !errors.Is(err, context.Canceled) {
+			t.Errorf("a stream without headers: %v", err)
+		}
+		testcaddy.AnswerPatience = testcaddy.Patience // the first event is to come
+		p.Set(fakepod.Reply{Pause: time.Hour, PauseAfter: 1})
+		s := cl.Stream(t, chat, stream)
+		s.Take(t, 1)
+		testcaddy.AnswerPatience = 100 * time.Millisecond
+		if _, err := s.Next(); err == nil || errors.Is(err, io.EOF) {
+			t.Errorf("a stream that pauses: %v", err)
+		}
+	})
 }
 
 // Connection headers are sent where they can be, Host is set, the body is whole.

@@ -53,6 +53,7 @@ func (c *Client) Open(tb testing.TB, path, body string, headers ...string) (*Str
 // open sends the request; leave ends its context.
 func (c *Client) open(tb testing.TB, req *http.Request, leave context.CancelFunc) (*Stream, error) {
 	s := &Stream{leave: leave, Began: time.Now()}
+	defer s.impatient()()
 	resp, err := c.HTTP.Do(req)
 	if err == nil {
 		err = c.checkProto(resp)
@@ -67,6 +68,12 @@ func (c *Client) open(tb testing.TB, req *http.Request, leave context.CancelFunc
 	return s, nil
 }
 
+// impatient makes the client leave when the patience is over, unless what it
+// returns is called before.
+func (s *Stream) impatient() (stop func() bool) {
+	return time.AfterFunc(AnswerPatience, s.leave).Stop
+}
+
 // NewStream reads the events of an answer that was had in another way, such as
 // through a decompressor.
 func NewStream(r io.Reader) *Stream {
@@ -79,6 +86,7 @@ func (s *Stream) Next() (Event, error) {
 	if s.err != nil {
 		return Event{}, s.err
 	}
+	defer s.impatient()()
 	var e Event
 	var data []string
 	for {
