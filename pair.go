@@ -110,15 +110,23 @@ func (p *pair) turn(to pairState) bool {
 // begin is called before anything of the decode leg's answer goes to the client.
 // It reports whether it may.
 func (p *pair) begin() bool {
-	if !p.turn(pairBegun) {
-		return false
+	computed := p.decode.status < http.StatusBadRequest
+	p.mu.Lock()
+	may := p.state == pairWaiting
+	if may {
+		p.state = pairBegun
+		if computed {
+			// Under the lock: a prefill leg that fails from here on takes nothing
+			// back from the prompt's chain, which is given away below.
+			p.prefill.lease.FirstByte(p.x.h.now())
+		}
 	}
-	if p.decode.status < http.StatusBadRequest {
-		p.prefill.lease.FirstByte(p.x.h.now()) // it has computed the prompt
+	p.mu.Unlock()
+	if may && computed {
 		p.decode.payload = nil
 		p.x.answering()
 	}
-	return true
+	return may
 }
 
 // retryOn says that an answer of the decode pod is not the client's: the prefill
@@ -191,6 +199,7 @@ func (p *pair) run() pairEnd {
 		x.finish(outcome.ClientGone, errClientGone)
 		return pairServed
 	case !lost:
+		p.spare.giveBack()
 		return pairPrefillFailed
 	default:
 		return p.decodeFailed(out)

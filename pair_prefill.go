@@ -73,10 +73,16 @@ func (p *pair) startPrefill() {
 func (p *pair) runPrefill() {
 	defer close(p.over)
 	defer p.prefill.sent()
+	defer func() {
+		// In this goroutine it would end the process, not the request.
+		if p.prefillPanic = recover(); p.prefillPanic != nil && p.turn(pairBroken) {
+			p.stopDecode()
+		}
+	}()
 	x, l := p.x, p.prefill
 	out, panicked := l.run(x.h.legs, p.got, p.apart, x.next)
 	if panicked != nil && panicked != http.ErrAbortHandler {
-		p.prefillPanic = panicked
+		panic(panicked) // not the pod's doing
 	}
 	if _, out = x.readReply(p.apart.Context(), l, p.got, out); out == outcome.ClientGone && !x.gone() && p.given.Load() {
 		out = outcome.Dropped
@@ -85,8 +91,9 @@ func (p *pair) runPrefill() {
 		l.firstByte()
 	}
 	p.prefillOut = out
-	x.prefillEnded(l.lease, l, out)
-	if (out.PrefillFailed() || out == outcome.Refused4xx || p.prefillPanic != nil) && p.turn(pairBroken) {
+	// First of all, see begin: the end of the leg takes back what it has registered.
+	if (out.PrefillFailed() || out == outcome.Refused4xx) && p.turn(pairBroken) {
 		p.stopDecode()
 	}
+	x.prefillEnded(l.lease, l, out)
 }

@@ -209,6 +209,13 @@ func (s *spare) take(why outcome.Outcome) bool {
 	return true
 }
 
+// giveBack ends the hold on a spare pod that is not needed after all.
+func (s *spare) giveBack() {
+	if s.lease != nil {
+		s.lease.End(s.x.h.now(), outcome.Unsent)
+	}
+}
+
 // retryAfter is what a client is told to wait when no pod is free, in seconds.
 const retryAfter = 1
 
