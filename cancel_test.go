@@ -163,8 +163,8 @@ func breaking(cl *testcaddy.Client) func(context.CancelFunc) {
 }
 
 // TestCancel: in every phase of a request, over every protocol, a client that
-// leaves is noticed: the leg that runs is broken off at its pod, no load is left
-// behind, and nothing else is sent to anybody.
+// leaves is noticed: the leg that runs is broken off at its pod, no load and no
+// goroutine is left behind, and nothing else is sent to anybody.
 func TestCancel(t *testing.T) {
 	s := serveCancel(t)
 	for _, ph := range phases {
@@ -200,23 +200,7 @@ func (s *cancelSite) leaveIn(t *testing.T, ph *phase, cl *testcaddy.Client, leav
 	read, gone := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(gone)
-		resp, err := cl.HTTP.Do(req)
-		if err != nil {
-			return
-		}
-		defer resp.Body.Close()
-		events := testcaddy.NewStream(resp.Body)
-		for k := 0; ; k++ {
-			if k == ph.events {
-				close(read)
-			}
-			if ph.events == 0 {
-				<-ctx.Done()
-			}
-			if _, err := events.Next(); err != nil {
-				return
-			}
-		}
+		readEvents(cl, req, ph.events, read)
 	}()
 
 	var p *fakepod.Pod
@@ -256,6 +240,7 @@ func (s *cancelSite) leaveIn(t *testing.T, ph *phase, cl *testcaddy.Client, leav
 	cancel()
 	await(t, gone, "the client's end")
 	s.waitIdle(t, s.all)
+	waitParted(t)
 	if got := [3]int{s.roles[ofSingle].Total(), s.roles[ofPrefill].Total(), s.roles[ofDecode].Total()}; got != ph.contacted {
 		t.Errorf("single, prefill and decode pods got %v requests, want %v", got, ph.contacted)
 	}
@@ -264,6 +249,28 @@ func (s *cancelSite) leaveIn(t *testing.T, ph *phase, cl *testcaddy.Client, leav
 	}
 	if n := s.count(t, "calinix_prefill_failures_total"); n > 0 && ph.mode == "single" {
 		t.Errorf("%v prefill failures", n)
+	}
+}
+
+// readEvents sends a request and reads its answer to the end, or until the client
+// has left. It closes read when it has so many events; with 0 it then reads no more.
+func readEvents(cl *testcaddy.Client, req *http.Request, n int, read chan<- struct{}) {
+	resp, err := cl.HTTP.Do(req)
+	if err != nil {
+		return
+	}
+	defer resp.Body.Close()
+	events := testcaddy.NewStream(resp.Body)
+	for k := 0; ; k++ {
+		if k == n {
+			close(read)
+		}
+		if n == 0 {
+			<-req.Context().Done()
+		}
+		if _, err := events.Next(); err != nil {
+			return
+		}
 	}
 }
 
