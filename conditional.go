@@ -40,7 +40,7 @@ func (x *exchange) shortcut() *fleet.Lease {
 		l.End(now, outcome.Unsent)
 		return nil
 	}
-	x.leases = append(x.leases, l)
+	x.keep(l)
 	x.rules.decided(l, x.key.from)
 	x.h.metrics.prefillsSkipped.WithLabelValues(x.h.state.name, why).Inc()
 	x.decided(l)

@@ -46,6 +46,9 @@ type exchange struct {
 	read   time.Time     // when the body had been read
 	held   time.Duration // for which the request then waited for a pod; 0: it did not
 	leases []*fleet.Lease
+	first  fleet.Lease     // one of them; most requests take no other
+	room   [2]*fleet.Lease // of leases
+	known  *placeholders   // nil before the decision
 	// prefilling is the latest prefill leg, nil without one.
 	prefilling *fleet.Lease
 	depth      int  // how much of the prompt the pod was known to hold that computes it
@@ -118,6 +121,9 @@ func (x *exchange) refuse(kind outcome.Leg, out outcome.Outcome, e *apiError) {
 func (x *exchange) finish(out outcome.Outcome, e *apiError) {
 	x.ended = out
 	if e == nil {
+		if rt := x.shown(); rt != nil && x.err != nil {
+			rt.set(x.w.Header()) // what follows is the site's to write
+		}
 		return
 	}
 	if e.status == statusClientClosed {
@@ -125,8 +131,8 @@ func (x *exchange) finish(out outcome.Outcome, e *apiError) {
 		x.w.WriteHeader(statusClientClosed)
 		return
 	}
-	if x.h.showHeaders {
-		x.route.set(x.w.Header())
+	if rt := x.shown(); rt != nil {
+		rt.set(x.w.Header())
 	}
 	x.placeholders() // of a decision that was not made, they are empty
 	e.write(x.w)

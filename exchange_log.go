@@ -1,7 +1,6 @@
 package calinix
 
 import (
-	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 )
@@ -39,16 +38,10 @@ func (x *exchange) log() {
 	}
 }
 
-// placeholders makes the decision available to the rest of a Caddy
-// configuration, for instance to log_append or header.
-func (x *exchange) placeholders() {
-	repl, ok := x.r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
-	if !ok {
-		return
+// shown is what the answer says of the decision, nil for nothing.
+func (x *exchange) shown() *route {
+	if x.h.showHeaders {
+		return &x.route
 	}
-	repl.Set("http.calinix.pod", x.route.target)
-	repl.Set("http.calinix.prefill_pod", x.route.prefill)
-	repl.Set("http.calinix.decode_pod", x.route.decode)
-	repl.Set("http.calinix.mode", string(x.route.mode))
-	repl.Set("http.calinix.depth", x.route.depth)
+	return nil
 }

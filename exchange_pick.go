@@ -49,13 +49,24 @@ func (x *exchange) ask(role fleet.Role, tried index.Bitmap) fleet.Ask {
 func (x *exchange) begin(now time.Time, a *fleet.Ask) (*fleet.Lease, error) {
 	x.settle()
 	a.Later = !x.late
-	l := new(fleet.Lease)
+	l := &x.first
+	if len(x.leases) > 0 {
+		l = new(fleet.Lease)
+	}
 	if err := x.h.state.fleet.Begin(now, a, l); err != nil {
 		return nil, err
 	}
-	x.leases = append(x.leases, l)
+	x.keep(l)
 	x.rules.decided(l, x.key.from)
 	return l, nil
+}
+
+// keep notes a lease, so that release ends it.
+func (x *exchange) keep(l *fleet.Lease) {
+	if x.leases == nil {
+		x.leases = x.room[:0]
+	}
+	x.leases = append(x.leases, l)
 }
 
 // decided enters the time of the decision; l is the lease on the pod that computes

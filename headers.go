@@ -84,19 +84,23 @@ type route struct {
 	mark      string // what is added to policy
 }
 
-// routeHeaders is how many headers a route has at most.
-const routeHeaders = 8
+// routeHeaders is how many headers a route has, one more with two pods.
+const routeHeaders = 7
 
 // set writes rt's headers into h, replacing what was there. What a refused
 // request has not come to, it has no headers of.
 func (rt *route) set(h http.Header) {
-	values := make([]string, 0, routeHeaders) // one allocation for all; whoever rewrites a value has it alone
+	n := routeHeaders
+	if rt.prefill != "" && rt.decode != "" {
+		n++
+	}
+	values := make([]string, 0, n) // one allocation for all; whoever rewrites a value has it alone
 	put := func(name, value string) {
 		if value == "" {
 			delete(h, name)
 			return
 		}
-		n := len(values)
+		n = len(values)
 		values = append(values, value)
 		h[name] = values[n : n+1 : n+1]
 	}

@@ -37,6 +37,7 @@ type leg struct {
 	keepHost  bool      // the user's header_up sets Host
 	requestID string    // X-Request-Id that the connector wants; "": as it is
 	rename    *renaming // of the model in the answer; nil: none
+	shown     *route    // what the answer says of the decision; nil: nothing
 
 	// sent is called when the leg's request has been made, before it is sent;
 	// may be nil.
@@ -194,28 +195,6 @@ func (l *leg) outcome(client context.Context, panicked any) outcome.Outcome {
 			ClientGone:  gone,
 		})
 	}
-}
-
-// legWriter is what the proxy answers through.
-type legWriter struct {
-	*caddyhttp.ResponseWriterWrapper
-	leg *leg
-}
-
-const statusClientClosed = 499
-
-// WriteHeader implements [http.ResponseWriter]. It swallows the 499 that Caddy's
-// proxy writes by itself when the client has left: the handler decides what is
-// written. Informational answers go without routing headers: those come with
-// the answer.
-func (w *legWriter) WriteHeader(status int) {
-	switch {
-	case status == statusClientClosed && w.leg.status == 0:
-		return
-	case status < http.StatusOK && status != http.StatusSwitchingProtocols:
-		stripOwnHeaders(w.Header())
-	}
-	w.ResponseWriterWrapper.WriteHeader(status)
 }
 
 // pickedPod is the selection policy of the inner proxy: the pod has been

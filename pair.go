@@ -69,7 +69,7 @@ func (x *exchange) newPair(t *tries, prefill, decode *fleet.Lease) *pair {
 	p.spare = x.spare(outcome.Decode, fleet.Decode, t.decode, &tried)
 	p.prefill = &leg{kind: outcome.Prefill, target: targetOf(prefill), lease: prefill, now: x.h.now, keepHost: x.h.keepHost, last: new(attempt)}
 	p.decode = &leg{kind: outcome.Decode, target: targetOf(decode), lease: decode, now: x.h.now, keepHost: x.h.keepHost, last: new(attempt)}
-	p.decode.retryOn = p.retryOn
+	p.decode.retryOn, p.decode.shown = p.retryOn, x.shown()
 	var prefillCtx context.Context
 	prefillCtx, p.stopPrefill = context.WithCancel(t.ctx)
 	p.ctx, p.stopDecode = context.WithCancel(x.r.Context())

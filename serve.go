@@ -66,6 +66,7 @@ func (x *exchange) serve(kind outcome.Leg, role fleet.Role, load loader, lease *
 			kind: kind, target: targetOf(lease), lease: lease, payload: c.payload, requestID: c.requestID,
 			now: x.h.now, keepHost: x.h.keepHost, answering: x.answering, rename: x.renaming,
 		}
+		l.shown = x.shown()
 		l.watch, l.shape = x.watches(kind) || x.h.logTrace, x.asked.api
 		l.retryOn = func(status int) bool {
 			return x.h.retryStatus[status] && !l.taken && next.take(outcome.OfStatus(kind, status))
@@ -136,8 +137,8 @@ func (l *leg) cause() error {
 	return l.err
 }
 
-// enroute notes the picked pod and writes the routing headers, for the pod and
-// for the client.
+// enroute notes the picked pod and writes the routing headers for it. The client
+// gets them with the answer's head.
 func (x *exchange) enroute(kind outcome.Leg, lease *fleet.Lease) {
 	id := lease.Pod().ID
 	switch kind {
@@ -154,9 +155,6 @@ func (x *exchange) enroute(kind outcome.Leg, lease *fleet.Lease) {
 		x.route.decided(lease)
 	}
 	x.route.set(x.r.Header)
-	if x.h.showHeaders {
-		x.route.set(x.w.Header())
-	}
 	x.placeholders()
 }
 

@@ -1,0 +1,69 @@
+package calinix
+
+import (
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/caddyserver/caddy/v2"
+)
+
+// placeholders makes the decision available to the rest of a Caddy
+// configuration, for instance to log_append or header.
+func (x *exchange) placeholders() {
+	if x.known == nil {
+		repl, ok := x.r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
+		if !ok {
+			return
+		}
+		x.known = new(placeholders)
+		repl.Map(x.known.value)
+	}
+	x.known.set(&x.route)
+}
+
+// placeholders are the values of the placeholders of one request. They are made
+// only when somebody asks, which is seldom. The request's replacer keeps them: it
+// is asked for longer than the exchange lasts, by the access log for instance.
+type placeholders struct {
+	mu    sync.Mutex // guards all below
+	pods  [3]string  // in the order of podPlaceholders
+	depth int32
+	mode  uint8 // in placeholderModes
+}
+
+// podPlaceholders are those that name a pod.
+var podPlaceholders = [...]string{"pod", "prefill_pod", "decode_pod"}
+
+// placeholderModes are the modes; a request that names one that does not exist has
+// none.
+var placeholderModes = [...]mode{"", modeSingle, modeDispatch}
+
+func (p *placeholders) set(rt *route) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pods = [...]string{rt.target, rt.prefill, rt.decode}
+	p.depth, p.mode = int32(rt.depth), uint8(max(0, slices.Index(placeholderModes[:], rt.mode)))
+}
+
+// value is the provider of the replacer.
+func (p *placeholders) value(key string) (any, bool) {
+	name, ours := strings.CutPrefix(key, "http.calinix.")
+	if !ours {
+		return nil, false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, pod := range podPlaceholders {
+		if name == pod {
+			return p.pods[i], true
+		}
+	}
+	switch name {
+	case "mode":
+		return string(placeholderModes[p.mode]), true
+	case "depth":
+		return int(p.depth), true
+	}
+	return nil, false
+}
