@@ -34,6 +34,7 @@ type decisionCase struct {
 	block  int // tokens in a block
 	gap    int // bytes between two characters that JSON escapes, 0: none
 	cold   bool
+	others int // blocks of other prompts; 0: 100,000
 }
 
 var decisionCases = []decisionCase{
@@ -135,11 +136,14 @@ func newDecisions(tb testing.TB, c decisionCase) *decisions {
 	if testing.Short() {
 		c.bodies = max(64, c.bodies/4)
 	}
+	if c.others == 0 {
+		c.others = 100_000
+	}
 	d := &decisions{
 		decisionCase: c, tb: tb, rng: rand.New(rand.NewPCG(1, uint64(c.size))),
-		h: benchHandler(tb, c.pods, c.block), texts: make([][]byte, c.bodies), raw: make([][]byte, c.bodies),
+		h: benchHandler(tb, c.pods, c.block, max(1_000_000, 2*c.others)), texts: make([][]byte, c.bodies), raw: make([][]byte, c.bodies),
 	}
-	for i := range 100_000 / 250 {
+	for i := range c.others / 250 {
 		d.hold(yard.Prose(d.rng, c.block*6*250), uint8(i%c.pods), 1)
 	}
 	d.renew()
@@ -295,8 +299,9 @@ func (d discard) Header() http.Header         { return d.header }
 func (d discard) Write(p []byte) (int, error) { return len(p), nil }
 func (d discard) WriteHeader(int)             {}
 
-// benchHandler is a handler with n pods, without a Caddy around it.
-func benchHandler(tb testing.TB, n, block int) *Handler {
+// benchHandler is a handler with n pods and an index of so many blocks at most,
+// without a Caddy around it.
+func benchHandler(tb testing.TB, n, block, blocks int) *Handler {
 	h := &Handler{metrics: shared, now: time.Now}
 	h.Single = &config.Single{}
 	for i := range n {
@@ -310,8 +315,8 @@ func benchHandler(tb testing.TB, n, block int) *Handler {
 	h.decisionTime = h.metrics.decisions.WithLabelValues("bench")
 	h.blocksHit = h.metrics.prefixBlocks.WithLabelValues("bench", "hit")
 	h.blocksMissed = h.metrics.prefixBlocks.WithLabelValues("bench", "miss")
-	blocks := index.New(index.Options{MaxBlocks: 1_000_000})
-	h.state = &balancer{name: "bench", blocks: blocks, fleet: fleet.New(fleet.Options{Index: blocks, Sessions: fleet.Sessions{TTL: time.Hour, Max: 100_000}})}
+	x := index.New(index.Options{MaxBlocks: blocks})
+	h.state = &balancer{name: "bench", blocks: x, fleet: fleet.New(fleet.Options{Index: x, Sessions: fleet.Sessions{TTL: time.Hour, Max: 100_000}})}
 	if _, err := h.state.fleet.Apply(time.Now(), podsOf(h.effective)); err != nil {
 		tb.Fatal(err)
 	}

@@ -5,6 +5,7 @@
 //	go run ./internal/bench/decision           about 4 minutes
 //	go run ./internal/bench/decision -short    a look at it: fewer rounds and bodies
 //	go run ./internal/bench/decision -runs 5   the median of five runs
+//	… -csv FILE                                writes the figures to a file, too
 //
 // It runs the benchmarks of the packages, prints their figures, and makes the table
 // of them. A run in which the yardstick does not take the time that as many steps
@@ -13,27 +14,35 @@
 package main
 
 import (
-	"errors"
 	"flag"
 	"fmt"
 	"os"
+
+	"github.com/calinix/caddy-calinix/internal/bench/gobench"
 )
 
 func main() {
 	short := flag.Bool("short", false, "fewer rounds and bodies")
 	runs := flag.Int("runs", 1, "how many runs the median is taken of")
+	csv := flag.String("csv", "", "file that gets the figures")
 	flag.Parse()
-	if err := run(*short, *runs); err != nil {
+	if err := run(*short, *runs, *csv); err != nil {
 		fmt.Fprintln(os.Stderr, "decision:", err)
 		os.Exit(1)
 	}
 }
 
-// tries is how often a void run is made again.
-const tries = 3
+var benches = []gobench.Bench{
+	{Package: gobench.Module, Pattern: "^BenchmarkDecision$", Rounds: 1000},
+	{Package: gobench.Module, Pattern: "^BenchmarkDecisionCPU$", Rounds: 30},
+	{Package: gobench.Module + "/index", Pattern: "^BenchmarkLookup$/^blocks=1000000$", Rounds: 1000},
+	{Package: gobench.Module + "/index", Pattern: "^BenchmarkMemory$/^blocks=1000000$", Rounds: 1},
+	{Package: gobench.Module + "/index", Pattern: "^BenchmarkTouch256$/^after=query$", Rounds: 5000},
+	{Package: gobench.Module + "/index", Pattern: "^BenchmarkReaders$/^beside=(nobody|writers)$", Rounds: 4000},
+}
 
-func run(short bool, runs int) error {
-	var all []figures
+func run(short bool, runs int, csv string) error {
+	var all []gobench.Figures
 	for n := range runs {
 		f, err := oneRun(short)
 		if err != nil {
@@ -49,35 +58,22 @@ func run(short bool, runs int) error {
 	if runs > 1 {
 		fmt.Printf("median of %d runs\n", runs)
 	}
-	print(median(all))
-	return nil
+	median := gobench.Median(all)
+	print(median)
+	if csv == "" {
+		return nil
+	}
+	return median.WriteFile(csv)
 }
 
-func oneRun(short bool) (figures, error) {
-	f := figures{}
+func oneRun(short bool) (gobench.Figures, error) {
+	f := gobench.Figures{}
 	for _, b := range benches {
-		if err := measure(f, b, short); err != nil {
+		got, err := b.Run(short)
+		if err != nil {
 			return nil, err
 		}
+		f.Add(got)
 	}
 	return f, nil
-}
-
-// measure adds a bench's figures to f.
-func measure(f figures, b bench, short bool) error {
-	for try := 1; ; try++ {
-		got, err := b.run(short)
-		if err != nil {
-			return err
-		}
-		void := got.void()
-		if void == nil {
-			f.add(got)
-			return nil
-		}
-		fmt.Printf("VOID: %v\n", void)
-		if try == tries {
-			return errors.New("the yardstick could not be measured, the machine is too busy")
-		}
-	}
 }

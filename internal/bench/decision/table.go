@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"strings"
+
+	"github.com/calinix/caddy-calinix/internal/bench/gobench"
 )
 
 // row is a row of the table. It may have several quantities, each with a bound of
@@ -15,7 +17,7 @@ type row struct {
 
 // quantity is one figure, or one of each strategy, of which the greater counts.
 type quantity struct {
-	values []func(f figures) float64
+	values []func(f gobench.Figures) float64
 	unit   string
 	must   float64
 	aim    float64
@@ -34,12 +36,12 @@ func decision(name, unit, shown string, must, aim float64) quantity {
 
 // single is a figure that has nothing to do with strategies.
 func single(name, unit string, factor float64, shown string, must, aim float64) quantity {
-	return quantity{values: []func(figures) float64{of(name, unit, factor)}, unit: shown, must: must, aim: aim}
+	return quantity{values: []func(gobench.Figures) float64{of(name, unit, factor)}, unit: shown, must: must, aim: aim}
 }
 
 // of reads a figure; one that is not there is no number, and keeps no bound.
-func of(name, unit string, factor float64) func(figures) float64 {
-	return func(f figures) float64 {
+func of(name, unit string, factor float64) func(gobench.Figures) float64 {
+	return func(f gobench.Figures) float64 {
 		v, ok := f[name][unit]
 		if !ok {
 			return math.NaN()
@@ -48,9 +50,9 @@ func of(name, unit string, factor float64) func(figures) float64 {
 	}
 }
 
-// ratio is a quotient of two figures.
-func ratio(a, b func(figures) float64) func(figures) float64 {
-	return func(f figures) float64 { return a(f) / b(f) }
+// ratio is a quotient of two gobench.Figures.
+func ratio(a, b func(gobench.Figures) float64) func(gobench.Figures) float64 {
+	return func(f gobench.Figures) float64 { return a(f) / b(f) }
 }
 
 var table = []row{
@@ -70,7 +72,7 @@ var table = []row{
 	}},
 	{"all CPU, background included", []quantity{decision("DecisionCPU", "Y", "Y", 2.0, 1.5)}},
 	{"256 pods versus 16 pods, same prompt", []quantity{{
-		values: []func(figures) float64{againstSixteen("cacheAware"), againstSixteen("expectedTTFT")}, unit: "x", must: 1.5, aim: 1.15,
+		values: []func(gobench.Figures) float64{againstSixteen("cacheAware"), againstSixteen("expectedTTFT")}, unit: "x", must: 1.5, aim: 1.15,
 	}}},
 	{"look-up that hits, 1M blocks", []quantity{single("Lookup/blocks=1000000", "p10-ns/block", 1, "ns", 150, 100)}},
 	{"memory: a block; a (block, pod) entry", []quantity{
@@ -79,25 +81,25 @@ var table = []row{
 	}},
 	{"touch of 256 blocks that are there", []quantity{single("Touch256/after=query", "p10-ns/chain", 1e-3, "µs", 4, 1.5)}},
 	{"readers beside 2 writers against none", []quantity{{
-		values: []func(figures) float64{ratio(of("Readers/beside=writers", "p50-ns/block", 1), of("Readers/beside=nobody", "p50-ns/block", 1))},
+		values: []func(gobench.Figures) float64{ratio(of("Readers/beside=writers", "p50-ns/block", 1), of("Readers/beside=nobody", "p50-ns/block", 1))},
 		unit:   "x", must: 1.3, aim: 1.1,
 	}}},
 }
 
-func againstSixteen(strategy string) func(figures) float64 {
+func againstSixteen(strategy string) func(gobench.Figures) float64 {
 	return ratio(of("Decision/8KiB/pods=256/block=32/"+strategy, "p10-ns", 1), of("Decision/8KiB/pods=16/block=32/"+strategy, "p10-ns", 1))
 }
 
 // print prints the table. The last word of each row says whether all its bounds
 // are kept; neither word stands anywhere else in what is printed.
-func print(f figures) {
+func print(f gobench.Figures) {
 	fmt.Printf("%-46s %-16s %-16s %-16s %s\n", "a decision", strategies[0], strategies[1], "must", "aim")
 	for _, r := range table {
 		fmt.Println(r.line(f))
 	}
 }
 
-func (r row) line(f figures) string {
+func (r row) line(f gobench.Figures) string {
 	var columns [4][]string
 	verdict := "pass"
 	for _, q := range r.of {

@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/calinix/caddy-calinix/internal/bench/gobench"
 )
 
 const output = `goos: linux
@@ -12,7 +14,7 @@ PASS
 `
 
 func TestRowsKeepTheirBounds(t *testing.T) {
-	f := parse([]byte(output))
+	f := gobench.Parse([]byte(output))
 	r := row{"cold", []quantity{decision("Decision/8KiB/cold", "Y", "Y", 0.7, 0.3)}}
 	if line := r.line(f); !strings.HasSuffix(line, " pass") || !strings.Contains(line, "0.61 Y") || !strings.Contains(line, "0.40 Y") {
 		t.Errorf("got %q", line)
@@ -28,34 +30,16 @@ func TestRowsKeepTheirBounds(t *testing.T) {
 	}
 }
 
-func TestAYardstickThatIsOffIsVoid(t *testing.T) {
-	f := parse([]byte(output))
-	if err := f.void(); err == nil || !strings.Contains(err.Error(), "expectedTTFT") {
-		t.Errorf("got %v", err)
-	}
-	delete(f, "Decision/8KiB/cold/expectedTTFT")
-	if err := f.void(); err != nil {
-		t.Errorf("got %v", err)
-	}
-}
-
-func TestMedianOfRuns(t *testing.T) {
-	run := func(v float64) figures { return figures{"a": {"Y": v}} }
-	if m := median([]figures{run(3), run(1), run(2)}); m["a"]["Y"] != 2 {
-		t.Errorf("got %v", m)
-	}
-}
-
 // The words of the verdicts must mean nothing else in the output.
 func TestVerdictsAreTheOnlyOnes(t *testing.T) {
 	for _, r := range table {
-		if line := r.line(figures{}); strings.Count(line, "pass")+strings.Count(line, "miss") != 1 {
+		if line := r.line(gobench.Figures{}); strings.Count(line, "pass")+strings.Count(line, "miss") != 1 {
 			t.Errorf("got %q", line)
 		}
 	}
 	for _, b := range benches {
-		if strings.Contains(b.pattern+b.pkg, "pass") || strings.Contains(b.pattern+b.pkg, "miss") {
-			t.Errorf("a benchmark's name has the word: %s", b.pattern)
+		if strings.Contains(b.Pattern+b.Package, "pass") || strings.Contains(b.Pattern+b.Package, "miss") {
+			t.Errorf("a benchmark's name has the word: %s", b.Pattern)
 		}
 	}
 }
