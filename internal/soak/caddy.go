@@ -37,9 +37,12 @@ type caddy struct {
 // ceiling is the configured one of the index, per balancer.
 const ceiling = 5000
 
+// share is the default retryBudget.
+const share = 0.1
+
 // writeIdle is Caddy's limit on a write that stalls. Its timers keep what belongs to
 // an HTTP/2 connection for as long after that has ended.
-const writeIdle = 5 * time.Second
+const writeIdle = 30 * time.Second
 
 func startCaddy(ctx context.Context, ps *pods, c *checker) (*caddy, error) {
 	path, err := testcaddy.Build()

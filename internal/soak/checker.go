@@ -66,17 +66,19 @@ type checker struct {
 	mu       sync.Mutex
 	records  map[string]*record
 	sends    map[string]int // by mode
+	open     map[string]int // of these, not ended
 	wrong    []violation    // of the process as a whole, and of its counters
 	requests []violation    // of single requests
 	figures  figures
 	conns    map[string]*connection // by the client's address
 	reloads  []reload
-	failed   int // requests that ended with a prefill leg that failed
+	samples  []sample
+	busy     time.Duration // in which requests were sent
 }
 
 func newChecker() *checker {
 	return &checker{
-		records: map[string]*record{}, sends: map[string]int{}, conns: map[string]*connection{},
+		records: map[string]*record{}, sends: map[string]int{}, open: map[string]int{}, conns: map[string]*connection{},
 		figures: figures{
 			clients: map[string]int{}, outcomes: map[string]int{}, protocols: map[string]int{}, unaccepted: map[string]int{},
 			retries: map[string]float64{}, prefills: map[string]float64{},
@@ -161,6 +163,7 @@ func (c *checker) begin(r *request) {
 	rec := c.of(r.id)
 	rec.mode, rec.protocol = r.mode, r.protocol
 	c.sends[r.mode]++
+	c.open[r.mode]++
 }
 
 // end enters what came of a request; server is the configuration that has answered.
@@ -168,6 +171,7 @@ func (c *checker) end(r *request, a answer, server int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.of(r.id).answer = &a
+	c.open[r.mode]--
 	if a.status != 0 {
 		a.conn.server, a.conn.answered = server, a.ended
 	}
@@ -178,9 +182,6 @@ func (c *checker) log(id string, e entry) {
 	defer c.mu.Unlock()
 	rec := c.of(id)
 	rec.entries = append(rec.entries, e)
-	if e.atPrefill && e.outcome != "client_gone" {
-		c.failed++
-	}
 }
 
 // asked enters that a pod has a request.

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/calinix/caddy-calinix/internal/testcaddy"
+	"github.com/calinix/caddy-calinix/retry"
 )
 
 // ends are how a balancer's requests ended, as the access log has it.
@@ -35,7 +36,8 @@ var outcomes = []string{
 // or was tried again: that tells them apart. Guarded by mu.
 func (c *checker) counters(last testcaddy.Metrics, balancer string, ended *ends) {
 	prefill := map[string]float64{"499": ended.prefill["client_gone"]}
-	known, knownFailed := 0.0, 0.0
+	known, knownFailed, budgeted := 0.0, 0.0, 0.0
+	requests, windows := float64(c.sends[balancer]), float64(c.busy)/float64(retry.Window)+1
 	for _, reason := range outcomes {
 		all := last.Get("calinix_retries_total", "balancer", balancer, "reason", reason)
 		failed := last.Get("calinix_prefill_failures_total", "balancer", balancer, "reason", reason)
@@ -59,8 +61,12 @@ func (c *checker) counters(last testcaddy.Metrics, balancer string, ended *ends)
 		if retries < 0 || retries > 0 && !may {
 			c.violateLocked("%s: calinix_retries_total has %v for %s, of which %v are of prefill legs", balancer, all, reason, again)
 		}
+		budgeted += retries
 		c.figures.retries[reason] += retries
 		c.figures.prefills[reason] += again
+	}
+	if budgeted > share*requests+retry.Always*windows {
+		c.violateLocked("%s: %v retries of %v requests, in %.1f times ten seconds", balancer, budgeted, requests, windows)
 	}
 	if all := last.Sum("calinix_retries_total", "balancer", balancer); all != known {
 		c.violateLocked("%s: calinix_retries_total has %v in all, %v for the known reasons", balancer, all, known)

@@ -25,7 +25,7 @@ const patience = 40 * time.Second
 
 // crowd is how many requests run at once at most: a machine that is too busy to
 // serve the rate is not buried under them.
-const crowd = 800
+const crowd = 400
 
 // load are the clients.
 type load struct {
@@ -90,6 +90,14 @@ func (l *load) dialQUIC(ctx context.Context, addr string, tlsConfig *tls.Config,
 func (l *load) start(ctx context.Context) {
 	ctx, l.cancel = context.WithCancel(ctx)
 	slots := make(chan struct{}, crowd)
+	send := func(r request) {
+		select {
+		case slots <- struct{}{}:
+			l.running.Go(func() { l.send(r); <-slots })
+		default:
+			l.c.held.Add(1)
+		}
+	}
 	l.running.Go(func() {
 		began := time.Now()
 		defer func() { l.busy += time.Since(began) }()
@@ -103,14 +111,9 @@ func (l *load) start(ctx context.Context) {
 				for ; n < int(now.Sub(began).Seconds()*float64(l.rate)); n++ {
 					r := l.prompts.next(l.rng, l.n, l.url)
 					if l.n++; l.n%5 == 0 {
-						l.running.Go(func() { l.send(r.control(l.url)) })
+						send(r.control(l.url))
 					}
-					select {
-					case slots <- struct{}{}:
-						l.running.Go(func() { l.send(r); <-slots })
-					default:
-						l.c.held.Add(1)
-					}
+					send(r)
 				}
 			}
 		}

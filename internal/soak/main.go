@@ -72,11 +72,11 @@ func run(ctx context.Context, s settings) (ok bool, err error) {
 
 	load.start(ctx)
 	script.run(ctx, began.Add(min(s.duration/4, 2*time.Minute)))
-	warm := load.rest(ctx, caddy)
+	warm := load.rest(ctx, caddy, func(measured) bool { return true })
 	fmt.Fprintf(os.Stderr, "soak: warm after %v: %v\n", time.Since(began).Round(time.Second), warm)
 	load.start(ctx)
 	script.run(ctx, began.Add(s.duration-idle-looking))
-	end := load.rest(ctx, caddy)
+	end := load.rest(ctx, caddy, func(m measured) bool { return len(growth(warm, m)) == 0 })
 	fmt.Fprintf(os.Stderr, "soak: at the end: %v\n", end)
 
 	watch.stop()
@@ -84,9 +84,12 @@ func run(ctx context.Context, s settings) (ok bool, err error) {
 	if err := caddy.stop(); err != nil {
 		c.violate("the process: %v", err)
 	}
-	c.compare(warm, end)
+	for _, g := range growth(warm, end) {
+		c.violate("%s", g)
+	}
+	c.busy = load.busy
 	c.account(last)
-	text := report(s, time.Since(began), c, load, script, warm, end)
+	text := report(s, time.Since(began), c, script, warm, end)
 	if s.report == "" {
 		fmt.Print(text)
 	} else if err := os.WriteFile(s.report, []byte(text), 0o600); err != nil {

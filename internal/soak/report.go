@@ -10,7 +10,7 @@ import (
 )
 
 // report is the page.
-func report(s settings, took time.Duration, c *checker, l *load, sc *script, warm, end measured) string {
+func report(s settings, took time.Duration, c *checker, sc *script, warm, end measured) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f := &c.figures
@@ -25,7 +25,7 @@ func report(s settings, took time.Duration, c *checker, l *load, sc *script, war
 	}
 	line("# Soak\n")
 	line("%v, %d requests (%.0f/s while they were sent), seed %d, %d single, %d prefill and %d decode pods, %s %s/%s with %d processors.\n",
-		took.Round(time.Second), c.sent.Load(), float64(c.sent.Load())/l.busy.Seconds(), s.seed, s.single, s.prefill, s.decode,
+		took.Round(time.Second), c.sent.Load(), float64(c.sent.Load())/c.busy.Seconds(), s.seed, s.single, s.prefill, s.decode,
 		runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
 	line("| | |\n|---|---|")
 	line("| not sent, since %d ran already | %d |", crowd, c.held.Load())
@@ -38,7 +38,7 @@ func report(s settings, took time.Duration, c *checker, l *load, sc *script, war
 	line("| the same of %d requests to a handler of Caddy's own | %d |", f.controls, f.unanswered)
 	line("| until the first byte of the body, p50 and p99 | %v, %v |", quantile(f.firsts, 0.5), quantile(f.firsts, 0.99))
 	line("| until the end, p50 and p99 | %v, %v |", quantile(f.took, 0.5), quantile(f.took, 0.99))
-	line("| retries | %s; at most %.1f %% of the requests of 10 s |", nonzero(f.retries), 100*f.worstBudget)
+	line("| retries | %s; in single mode at most %.1f %% of the requests of 10 s |", nonzero(f.retries), 100*f.worstBudget)
 	line("| further tries of prefill legs | %s |", nonzero(f.prefills))
 	line("| sent again on a fresh connection, within the 100 ms, after the pod had begun | %d |", f.twice)
 	line("| index, at most | %.0f of %d blocks |", f.blocks, ceiling)

@@ -2,22 +2,26 @@ package main
 
 import "testing"
 
-// TestCompare: growth within the bounds is none, and beyond each is.
-func TestCompare(t *testing.T) {
-	warm := measured{goroutines: 100, files: 50, heap: 20 << 20}
+// TestGrowth: growth within the bounds is none, and beyond each is.
+func TestGrowth(t *testing.T) {
+	warm := measured{goroutines: 100, files: 50, heap: 20 << 20, most: 500}
 	for name, tc := range map[string]struct {
-		end  measured
-		want int
+		change func(*measured)
+		want   int
 	}{
-		"less":       {measured{goroutines: 90, files: 40, heap: 10 << 20}, 0},
-		"at bounds":  {measured{goroutines: 100 + moreGoroutines, files: 50 + moreFiles, heap: 20<<20 + moreHeap}, 0},
-		"goroutines": {measured{goroutines: 101 + moreGoroutines, files: 50, heap: 20 << 20}, 1},
-		"open files": {measured{goroutines: 100, files: 51 + moreFiles, heap: 20 << 20}, 1},
-		"the heap":   {measured{goroutines: 100, files: 50, heap: 20<<20 + moreHeap + 1}, 1},
+		"the same":    {func(*measured) {}, 0},
+		"less":        {func(m *measured) { m.goroutines, m.files, m.heap = 90, 40, 10<<20 }, 0},
+		"at bounds":   {func(m *measured) { m.goroutines += moreGoroutines; m.files += moreFiles; m.heap += moreHeap }, 0},
+		"goroutines":  {func(m *measured) { m.goroutines += moreGoroutines + 1 }, 1},
+		"open files":  {func(m *measured) { m.files += moreFiles + 1 }, 1},
+		"the heap":    {func(m *measured) { m.heap += moreHeap + 1 }, 1},
+		"a crowd":     {func(m *measured) { m.heap += moreHeap + 10*moreEach; m.most += 10 }, 0},
+		"beyond that": {func(m *measured) { m.heap += moreHeap + 10*moreEach + 1; m.most += 10 }, 1},
 	} {
-		c := newChecker()
-		if c.compare(warm, tc.end); len(c.violations()) != tc.want {
-			t.Errorf("%s: %q, want %d", name, c.violations(), tc.want)
+		end := warm
+		tc.change(&end)
+		if got := growth(warm, end); len(got) != tc.want {
+			t.Errorf("%s: %q, want %d", name, got, tc.want)
 		}
 	}
 }

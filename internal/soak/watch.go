@@ -6,15 +6,8 @@ import (
 	"time"
 
 	"github.com/calinix/caddy-calinix/internal/testcaddy"
+	"github.com/calinix/caddy-calinix/retry"
 )
-
-// sample is a scrape's part of the budget.
-type sample struct {
-	at      time.Time
-	sends   int
-	retries float64 // less the prefill legs that failed
-	failed  int     // see checker
-}
 
 // watch looks at the metrics all the time.
 type watch struct {
@@ -26,13 +19,13 @@ func startWatch(ctx context.Context, ca *caddy, c *checker) *watch {
 	ctx, cancel := context.WithCancel(ctx)
 	w := &watch{cancel: cancel}
 	w.done.Go(func() {
-		samples := map[string][]sample{}
 		for tick := time.NewTicker(time.Second); ; {
 			select {
 			case <-ctx.Done():
 				tick.Stop()
 				return
 			case <-tick.C:
+				s := c.sample()
 				m, err := ca.metrics(ctx)
 				if err != nil {
 					if ctx.Err() == nil {
@@ -40,7 +33,7 @@ func startWatch(ctx context.Context, ca *caddy, c *checker) *watch {
 					}
 					continue
 				}
-				c.look(m, samples)
+				c.look(m, s)
 			}
 		}
 	})
@@ -53,10 +46,10 @@ func (w *watch) stop() {
 }
 
 // look checks what must hold at any time.
-func (c *checker) look(m testcaddy.Metrics, samples map[string][]sample) {
+func (c *checker) look(m testcaddy.Metrics, s sample) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	f, now := &c.figures, time.Now()
+	f := &c.figures
 	if !m.Has("calinix_body_bytes", "balancer", "single") || !m.Has("calinix_body_bytes", "balancer", "dispatch") {
 		f.bare++ // the admin listener of a configuration that is being loaded
 		return
@@ -71,29 +64,54 @@ func (c *checker) look(m testcaddy.Metrics, samples map[string][]sample) {
 		if blocks > ceiling {
 			c.violateLocked("the index of %s has %v blocks, its ceiling is %d", balancer, blocks, ceiling)
 		}
-		all := append(samples[balancer], sample{now, c.sends[balancer], m.Sum("calinix_retries_total", "balancer", balancer) - m.Sum("calinix_prefill_failures_total", "balancer", balancer), 0})
-		if balancer == "dispatch" {
-			all[len(all)-1].failed = c.failed
-		}
-		samples[balancer] = all
-		// The budget's window is ten seconds; requests are counted when they
-		// come, which the scrape before the window may not have seen yet.
-		last := all[len(all)-1]
-		for k, s := range all {
-			if now.Sub(s.at) > 10*time.Second {
-				continue
-			}
-			// A prefill leg that failed was tried again, outside the budget, or has
-			// ended its request. The log may be a scrape late in saying the latter.
-			retries := last.retries - s.retries + float64(last.failed-all[min(k+1, len(all)-1)].failed)
-			requests := last.sends - all[max(0, k-2)].sends
-			if retries > max(3, 0.1*float64(requests))+1 {
-				c.violateLocked("%s: %v retries within %v, in which there were %d requests", balancer, retries, now.Sub(s.at), requests)
-			}
-			if now.Sub(s.at) > 9*time.Second && requests > 0 {
-				f.worstBudget = max(f.worstBudget, retries/float64(requests))
-			}
-			break
-		}
 	}
+	s.retries = m.Sum("calinix_retries_total", "balancer", "single")
+	c.budget(s)
+}
+
+// sample is a scrape's part of the budget of single mode, whose retries are all
+// under it. That of dispatch mode is judged at the end.
+type sample struct {
+	asked       time.Time
+	sends, open int     // requests that clients had sent when it was asked, and of these that had not ended
+	retries     float64 // as it was told
+}
+
+func (c *checker) sample() sample {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return sample{asked: time.Now(), sends: c.sends["single"], open: c.open["single"]}
+}
+
+// budget checks that the retries of ten seconds are a tenth of the requests that came
+// in ten seconds: these were sent since, or on their way then. The product tells time
+// in steps of a tenth of a second. Guarded by mu.
+func (c *checker) budget(last sample) {
+	now, from := time.Now(), last.asked.Add(-retry.Window-100*time.Millisecond)
+	c.samples = append(c.samples, last)
+	for len(c.samples) > 1 && c.samples[1].asked.Before(from) {
+		c.samples = c.samples[1:]
+	}
+	before := c.samples[0]
+	if before.asked.After(from) {
+		before = sample{} // the run is younger
+	}
+	for _, first := range c.samples {
+		if now.Sub(first.asked) > retry.Window {
+			continue
+		}
+		retries, requests := last.retries-first.retries, c.sends["single"]-before.sends+before.open
+		if retries > max(retry.Always, share*float64(requests)) {
+			c.violateLocked("single: %v retries within %v, in which there were %d requests", retries, now.Sub(first.asked), requests)
+		}
+		c.figures.worstBudget = max(c.figures.worstBudget, retries/float64(max(1, requests)))
+		break
+	}
+}
+
+// mostGoroutines is how many have been seen at once.
+func (c *checker) mostGoroutines() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return int(c.figures.goroutines)
 }
