@@ -99,6 +99,7 @@ func (s *Server) launch(t testing.TB) {
 		"--disable-admission-plugins=ServiceAccount", "--endpoint-reconciler-type=none")
 	s.cmd.Env = append(os.Environ(), "ETCD_DIR="+s.dir, "ETCD_PORT="+strconv.Itoa(s.ports[1]), "ETCD_PEER_PORT="+strconv.Itoa(s.ports[2]))
 	s.cmd.Stdout, s.cmd.Stderr = s.log, s.log
+	dieWithUs(s.cmd)
 	must(t, s.cmd.Start())
 	ctx, cancel := context.WithTimeout(t.Context(), ready)
 	defer cancel()
