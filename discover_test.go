@@ -157,6 +157,19 @@ func TestDiscoverOverReload(t *testing.T) {
 	s.waitCount(t, 0, "calinix_discovery_failing")
 }
 
+// A source that failed before a reload and finds its pods after it no longer fails.
+func TestDiscoverFailingOverReload(t *testing.T) {
+	ps := pods(t, "a", "b")
+	file := podFile(filepath.Join(t.TempDir(), "not-yet.yaml"))
+	keys := quickHealth + "single {\npod a " + ps[0].URL + "\ndiscover file " + string(file) + "\n}\n"
+	s := serve(t, keys, testcaddy.Plain())
+	s.waitCount(t, 1, "calinix_discovery_failing")
+	file.write(t, ps[1:])
+	s.reload(t, keys+"retries 2\n")
+	s.waitPods(t, "a", "b")
+	s.waitCount(t, 0, "calinix_discovery_failing")
+}
+
 // A pod that cannot be taken is left out, and the log says why.
 func TestDiscoverRefused(t *testing.T) {
 	ps := pods(t, "a")
