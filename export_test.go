@@ -17,11 +17,7 @@ func References(name string) int {
 // as long as the process runs; hundreds of tests' balancers would make each
 // scrape cost more than the test that asks for it.
 func ForgetCounters(name string) {
-	for _, v := range []interface{ DeletePartialMatch(prometheus.Labels) int }{
-		shared.requests, shared.decisions, shared.prefixBlocks, shared.retries, shared.prefillFailures, shared.keys,
-		shared.fallbacks, shared.ringPicks, shared.podChanges, shared.refreshes, shared.cacheTokens,
-		shared.holds, shared.overloads,
-	} {
+	for _, v := range shared.all {
 		v.DeletePartialMatch(prometheus.Labels{"balancer": name})
 	}
 }
