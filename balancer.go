@@ -65,7 +65,7 @@ func loadBalancer(name string, s settings) (*balancer, error) {
 			found:   finds{},
 			failing: map[string]bool{},
 		}
-		b.bell = time.AfterFunc(time.Hour, func() { b.fleet.Tick(wallClock()) })
+		b.bell = time.AfterFunc(time.Hour, func() { b.fleet.Tick(time.Now()) })
 		b.bell.Stop()
 		b.fleet = fleet.New(fleet.Options{
 			Index: blocks, Sessions: s.sessions, Capacity: s.capacity,
@@ -160,7 +160,7 @@ func (b *balancer) apply(c *claim) error {
 		// Blocks of another size are blocks of another text.
 		b.chain = c.chain
 		b.fleet.Forget()
-		c.logger.Info("block size changed, the prefix index begins anew", zap.String("balancer", b.name))
+		c.logger.Info("block size changed, the prefix index begins anew")
 	}
 	if !c.indexed {
 		b.fleet.Forget()
@@ -215,6 +215,16 @@ func (b *balancer) handler() *Handler {
 	return b.claims[len(b.claims)-1].handler
 }
 
+// current returns the settings in effect.
+func (b *balancer) current() settings {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.newest
+}
+
+// logger is that of the settings in effect.
+func (b *balancer) logger() *zap.Logger { return b.current().logger }
+
 // lastProbe says what the last probe of the pod came to, "" before the first.
 func (b *balancer) lastProbe(ref fleet.Ref) string {
 	s, _ := b.health.Status(ref)
@@ -228,27 +238,24 @@ func (b *balancer) failed(now time.Time, ref fleet.Ref, out outcome.Outcome) {
 
 // turned makes a change of a pod's health known.
 func (b *balancer) turned(e health.Event) {
-	b.mu.Lock()
-	logger, emit := b.newest.logger, b.newest.emit
-	b.mu.Unlock()
+	s := b.current()
 	fields := []zap.Field{
-		zap.String("balancer", b.name), zap.String("pod", e.Pod.ID), zap.String("reason", e.Reason),
-		zap.Bool("index_entries_dropped", e.Forget),
+		zap.String("pod", e.Pod.ID), zap.String("reason", e.Reason), zap.Bool("index_entries_dropped", e.Forget),
 	}
 	event := "unhealthy" // the names of reverse_proxy's
 	switch {
 	case e.Up:
 		event = "healthy"
 		b.askAgain()
-		logger.Info("pod is up", fields...)
+		s.logger.Info("pod is up", fields...)
 	case e.WasUp:
-		logger.Warn("pod is down", fields...)
+		s.logger.Warn("pod is down", fields...)
 	default:
-		logger.Warn("pod that is down has lost its cache", fields...)
+		s.logger.Warn("pod that is down has lost its cache", fields...)
 		return
 	}
 	_, host, _ := strings.Cut(e.Pod.URL, "://")
-	emit(event, map[string]any{"balancer": b.name, "pod": e.Pod.ID, "host": host, "reason": e.Reason})
+	s.emit(event, map[string]any{"balancer": b.name, "pod": e.Pod.ID, "host": host, "reason": e.Reason})
 }
 
 // watched lists the fleet's pods for the checker.

@@ -257,7 +257,7 @@ func (x *exchange) alone(why outcome.Outcome) {
 		x.h.metrics.prefillFailures.WithLabelValues(x.h.state.name, why.LogName()).Inc()
 	}
 	if c := x.h.logger.Check(zap.WarnLevel, "serving without a prefill leg"); c != nil {
-		c.Write(zap.String("balancer", x.h.state.name), zap.Stringer("reason", why), zap.String("request_id", x.route.requestID))
+		c.Write(zap.Stringer("reason", why), zap.String("request_id", x.route.requestID))
 	}
 	x.route.mark = decodeOnlyMark
 	x.route.prefill, x.prefilling = "", nil

@@ -90,7 +90,7 @@ func (s *sink) Failing(err error) {
 	if fault == s.fault {
 		return
 	}
-	fields := []zap.Field{zap.String("balancer", s.balancer.name), zap.String("list", s.source.Path), zap.String("source", s.source.Name)}
+	fields := []zap.Field{zap.String("list", s.source.Path), zap.String("source", s.source.Name)}
 	if fault != "" {
 		s.claim.logger.Error("cannot find out which pods there are, those known last stay", append(fields, zap.String("error", fault))...)
 	} else {

@@ -89,7 +89,7 @@ const refreshAgain = time.Second
 func (b *balancer) setPods(c *claim) (fleet.Diff, error) {
 	pods, problems := c.podsWith(b.found)
 	for _, p := range problems {
-		c.logger.Warn("a pod that was found is left out: "+p.Error(), zap.String("balancer", b.name))
+		c.logger.Warn("a pod that was found is left out: " + p.Error())
 	}
 	diff, err := b.fleet.Apply(time.Now(), pods)
 	if err != nil {
@@ -106,8 +106,7 @@ func (b *balancer) havePods(c *claim, diff fleet.Diff) {
 	b.health.Set(watched(b.fleet))
 	b.askAgain()
 	if len(diff.Added)+len(diff.Removed) > 0 {
-		c.logger.Info("pods changed", zap.String("balancer", b.name),
-			zap.Strings("added", diff.Added), zap.Strings("removed", diff.Removed))
+		c.logger.Info("pods changed", zap.Strings("added", diff.Added), zap.Strings("removed", diff.Removed))
 	}
 }
 

@@ -57,7 +57,7 @@ type Handler struct {
 	claim     *claim
 	state     *balancer
 	metrics   *metrics
-	logger    *zap.Logger
+	logger    *zap.Logger // its lines name the balancer
 	emit      func(event string, data map[string]any)
 	now       func() time.Time
 

@@ -28,9 +28,7 @@ const learnTimeout = 2 * time.Second
 // start, when pods have changed, and once in an interval.
 func (b *balancer) learn(ctx context.Context) {
 	for {
-		b.mu.Lock()
-		l := b.newest.learner
-		b.mu.Unlock()
+		l := b.current().learner
 		interval := time.Duration(math.MaxInt64) // until something changes
 		if l != nil {
 			b.askModels(ctx, l)
@@ -73,7 +71,7 @@ func (b *balancer) askModels(ctx context.Context, l *learner) {
 // unlearnt says that a pod did not tell its models.
 func (b *balancer) unlearnt(pod string, err error) {
 	if c := b.logger().Check(zap.DebugLevel, "pod did not tell its models"); c != nil {
-		c.Write(zap.String("balancer", b.name), zap.String("pod", pod), zap.Error(err))
+		c.Write(zap.String("pod", pod), zap.Error(err))
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
+	"go.uber.org/zap"
 
 	"github.com/calinix/caddy-calinix/chain"
 	"github.com/calinix/caddy-calinix/config"
@@ -17,16 +18,16 @@ import (
 // Provision sets the handler up: it checks the configuration, prepares Caddy's
 // proxy and takes a reference to the state of the balancer of its name.
 func (h *Handler) Provision(ctx caddy.Context) error {
-	h.logger = ctx.Logger()
-	h.now = wallClock
+	h.now = time.Now
 	h.metrics = shared
 	if err := h.Balancer.Validate(); err != nil {
 		return err
 	}
 	for _, w := range h.Warnings() {
-		h.logger.Warn(w.Error())
+		ctx.Logger().Warn(w.Error())
 	}
 	h.effective = h.Defaults()
+	h.logger = ctx.Logger().With(zap.String("balancer", h.effective.Name))
 	if err := h.settle(); err != nil {
 		return err
 	}

@@ -72,7 +72,7 @@ func (b *balancer) readCaches(ctx context.Context, s scraping, said map[fleet.Re
 		if err == nil || errors.Is(err, scrape.ErrNoCache) {
 			b.fleet.SetCache(pod.Ref, tokens)
 		}
-		switch fields := []zap.Field{zap.String("balancer", b.name), zap.String("pod", pod.ID)}; {
+		switch fields := []zap.Field{zap.String("pod", pod.ID)}; {
 		case old == news:
 		case err != nil:
 			b.logger().Warn("the metrics of a pod do not tell the size of its cache", append(fields, zap.Error(err))...)

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
-	"time"
 
 	"go.uber.org/zap"
 
@@ -123,7 +122,7 @@ func (x *exchange) endLeg(kind outcome.Leg, lease *fleet.Lease, l *leg, out outc
 	x.h.count(x.route.mode, kind, id, out.MetricCode(kind, l.status))
 	if out.PassiveFailure() {
 		if c := x.h.logger.Check(zap.WarnLevel, "leg failed"); c != nil {
-			c.Write(zap.String("balancer", x.h.state.name), zap.String("pod", id), zap.Stringer("outcome", out), zap.Int("status", l.status),
+			c.Write(zap.String("pod", id), zap.Stringer("outcome", out), zap.Int("status", l.status),
 				zap.String("request_id", x.route.requestID), zap.Error(l.cause()))
 		}
 	}
@@ -248,6 +247,3 @@ func failure(kind outcome.Leg, out outcome.Outcome, pod string) *apiError {
 	}
 	return e
 }
-
-// wallClock is the handler's clock.
-func wallClock() time.Time { return time.Now() }

@@ -80,18 +80,11 @@ func (x *exchange) compare(now time.Time, kind outcome.Leg, lease *fleet.Lease, 
 
 // doubted makes known that a pod has become stale.
 func (b *balancer) doubted(pod string, room int) {
-	b.logger().Warn("pod is stale", zap.String("balancer", b.name), zap.String("pod", pod), zap.Int("blocks", room),
+	b.logger().Warn("pod is stale", zap.String("pod", pod), zap.Int("blocks", room),
 		zap.String("reason", "its engine finds less than half of what its cache is expected to hold"))
 }
 
 // believed makes known that a pod is not stale any more.
 func (b *balancer) believed(pod, reason string) {
-	b.logger().Info("pod is not stale any more", zap.String("balancer", b.name), zap.String("pod", pod), zap.String("reason", reason))
-}
-
-// logger is that of the newest configuration.
-func (b *balancer) logger() *zap.Logger {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.newest.logger
+	b.logger().Info("pod is not stale any more", zap.String("pod", pod), zap.String("reason", reason))
 }
