@@ -96,7 +96,7 @@ func (x *exchange) strip() *apiError {
 	}
 	without, _, err := dispatch.Strip(nil, x.body.decoded)
 	if err != nil {
-		return &apiError{status: http.StatusBadRequest, code: "bad_body", message: err.Error()}
+		return badBody(err.Error())
 	}
 	if len(contentCodings(x.r.Header)) > 0 {
 		x.r.Header.Del("Content-Encoding")
@@ -112,7 +112,7 @@ func badCoding(err error) *apiError {
 	if unknown := unknownCoding(""); errors.As(err, &unknown) {
 		return &apiError{status: http.StatusUnsupportedMediaType, code: "unsupported_content_encoding", message: err.Error()}
 	}
-	return &apiError{status: http.StatusBadRequest, code: "bad_body", message: "the request body does not fit its Content-Encoding: " + err.Error()}
+	return badBody("the request body does not fit its Content-Encoding: " + err.Error())
 }
 
 // refusal is a leg for which there is no pod.
@@ -228,9 +228,7 @@ func (x *exchange) prefillFailed(out outcome.Outcome, l *leg, got *capture, repl
 	x.route.decode = ""
 	switch out {
 	case outcome.Refused4xx:
-		if x.h.showHeaders {
-			x.route.set(x.w.Header())
-		}
+		x.show()
 		got.replay(x.w, x.h.answerRules(), repl)
 		x.finish(out, nil)
 	case outcome.Refused5xx:

@@ -16,6 +16,11 @@ type apiError struct {
 	retryAfter int
 }
 
+// badBody is the answer to a body that cannot be read as what it is to be.
+func badBody(message string) *apiError {
+	return &apiError{status: http.StatusBadRequest, code: "bad_body", message: message}
+}
+
 // Error implements error for logs.
 func (e *apiError) Error() string { return e.message }
 

@@ -121,8 +121,8 @@ func (x *exchange) refuse(kind outcome.Leg, out outcome.Outcome, e *apiError) {
 func (x *exchange) finish(out outcome.Outcome, e *apiError) {
 	x.ended = out
 	if e == nil {
-		if rt := x.shown(); rt != nil && x.err != nil {
-			rt.set(x.w.Header()) // what follows is the site's to write
+		if x.err != nil {
+			x.show() // what follows is the site's to write
 		}
 		return
 	}
@@ -131,9 +131,7 @@ func (x *exchange) finish(out outcome.Outcome, e *apiError) {
 		x.w.WriteHeader(statusClientClosed)
 		return
 	}
-	if rt := x.shown(); rt != nil {
-		rt.set(x.w.Header())
-	}
+	x.show()
 	x.placeholders() // of a decision that was not made, they are empty
 	e.write(x.w)
 }

@@ -45,3 +45,10 @@ func (x *exchange) shown() *route {
 	}
 	return nil
 }
+
+// show writes the routing headers to the client, if it is to see them.
+func (x *exchange) show() {
+	if rt := x.shown(); rt != nil {
+		rt.set(x.w.Header())
+	}
+}

@@ -80,7 +80,7 @@ func (x *exchange) bodyError(err error) *apiError {
 		return errClientGone
 	case errors.Is(err, errBodyMemory):
 		return &apiError{
-			status: http.StatusServiceUnavailable, code: "no_memory_for_body", retryAfter: 1,
+			status: http.StatusServiceUnavailable, code: "no_memory_for_body", retryAfter: retryAfter,
 			message: "too many bytes of request bodies are held already, try again later",
 		}
 	case errors.Is(err, errBodyTooLarge), errors.As(err, &tooLarge),
@@ -96,10 +96,7 @@ func (x *exchange) bodyError(err error) *apiError {
 		// ends, and HTTP/3 has no framing of bodies that could be at fault.
 		return errClientGone
 	default:
-		return &apiError{
-			status: http.StatusBadRequest, code: "bad_body",
-			message: "the request body could not be read to its end",
-		}
+		return badBody("the request body could not be read to its end")
 	}
 }
 

@@ -3,8 +3,6 @@ package calinix
 import (
 	"net/http"
 
-	"github.com/caddyserver/caddy/v2"
-
 	"github.com/calinix/caddy-calinix/dispatch"
 	"github.com/calinix/caddy-calinix/fleet"
 	"github.com/calinix/caddy-calinix/index"
@@ -114,7 +112,7 @@ func (x *exchange) prefill(lease, decode *fleet.Lease) prefillEnd {
 			lease.End(now, outcome.Unsent)
 			decode.End(now, outcome.Unsent)
 			x.route.decode = ""
-			x.refuse(outcome.Prefill, outcome.Rejected, &apiError{status: http.StatusBadRequest, code: "bad_body", message: err.Error()})
+			x.refuse(outcome.Prefill, outcome.Rejected, badBody(err.Error()))
 			return requestEnded
 		}
 		got := newCapture(dispatch.MaxReply)
@@ -151,8 +149,7 @@ func (x *exchange) prefill(lease, decode *fleet.Lease) prefillEnd {
 			return decodeAlone
 		}
 		decode.End(x.h.now(), outcome.Unsent)
-		repl, _ := x.r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
-		x.prefillFailed(out, l, got, repl)
+		x.prefillFailed(out, l, got, x.replacer())
 		return requestEnded
 	}
 }

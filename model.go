@@ -137,7 +137,7 @@ func (x *exchange) rename(route *modelRoute) *apiError {
 	}
 	renamed, err := jsonedit.Apply(nil, b.decoded, jsonedit.Edit{Name: "model", Value: name})
 	if err != nil { // it has been read as JSON by the same rules
-		return &apiError{status: http.StatusBadRequest, code: "bad_body", message: err.Error()}
+		return badBody(err.Error())
 	}
 	b.raw, b.decoded = renamed, renamed
 	x.r.Header.Del("Content-Encoding") // the body is ours now

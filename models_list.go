@@ -62,11 +62,8 @@ func (x *exchange) listModels() {
 			message: "no pod has said which models it serves",
 		})
 	case len(items) == 0 && refused != nil:
-		if x.h.showHeaders {
-			x.route.set(x.w.Header())
-		}
-		repl, _ := x.r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
-		refused.replay(x.w, x.h.answerRules(), repl)
+		x.show()
+		refused.replay(x.w, x.h.answerRules(), x.replacer())
 		x.finish(outcome.OfStatus(x.kind(), refused.status), nil)
 	case wanted != "":
 		i := slices.IndexFunc(items, func(m modelItem) bool { return m.id == wanted })
@@ -103,9 +100,7 @@ func (x *exchange) kind() outcome.Leg {
 // answer sends JSON of Calinix's own.
 func (x *exchange) answer(body []byte) {
 	h := x.w.Header()
-	if x.h.showHeaders {
-		x.route.set(h)
-	}
+	x.show()
 	x.placeholders()
 	h.Set("Content-Type", "application/json")
 	h.Set("Content-Length", strconv.Itoa(len(body)))

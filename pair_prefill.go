@@ -29,7 +29,7 @@ func (p *pair) load() (end pairEnd, ok bool) {
 	if err != nil {
 		p.unsent()
 		x.route.prefill, x.route.decode = "", ""
-		x.refuse(outcome.Prefill, outcome.Rejected, &apiError{status: http.StatusBadRequest, code: "bad_body", message: err.Error()})
+		x.refuse(outcome.Prefill, outcome.Rejected, badBody(err.Error()))
 		return pairServed, false
 	}
 	return pairServed, true

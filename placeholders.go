@@ -12,14 +12,20 @@ import (
 // configuration, for instance to log_append or header.
 func (x *exchange) placeholders() {
 	if x.known == nil {
-		repl, ok := x.r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
-		if !ok {
+		repl := x.replacer()
+		if repl == nil {
 			return
 		}
 		x.known = new(placeholders)
 		repl.Map(x.known.value)
 	}
 	x.known.set(&x.route)
+}
+
+// replacer is that of the request, nil if it does not come through Caddy's server.
+func (x *exchange) replacer() *caddy.Replacer {
+	repl, _ := x.r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
+	return repl
 }
 
 // placeholders are the values of the placeholders of one request. They are made
