@@ -40,7 +40,7 @@ var mayImport = map[string][]string{
 }
 
 // harnesses are for tests and measuring; they may import what they need.
-var harnesses = []string{"cmd", "discovery/kubernetes/internal", "discovery/kubernetes/testserver", "internal/bench", "internal/cases", "internal/fakepod", "internal/house", "internal/soak", "internal/testcaddy", "internal/e2e"}
+var harnesses = []string{"cmd", "discovery/kubernetes/internal", "discovery/kubernetes/testserver", "internal/bench", "internal/cases", "internal/fakepod", "internal/house", "internal/soak", "internal/testbin", "internal/testcaddy", "internal/e2e"}
 
 func TestRoomsImportOnlyWhatTheyMay(t *testing.T) {
 	seen := map[string]bool{}

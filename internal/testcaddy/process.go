@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/calinix/caddy-calinix/internal/cases"
+	"github.com/calinix/caddy-calinix/internal/testbin"
 )
 
 // built is what building a binary came to, once a test binary.
@@ -77,7 +78,7 @@ func build(withRace bool) (string, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return "", fmt.Errorf("building caddy: %w", err)
 	}
-	unlock, err := lockFile(path + ".lock") // packages are tested side by side
+	unlock, err := testbin.Lock(path + ".lock")
 	if err != nil {
 		return "", fmt.Errorf("building caddy: %w", err)
 	}

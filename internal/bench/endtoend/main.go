@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/signal"
 	"time"
+
+	"github.com/calinix/caddy-calinix/internal/testcaddy"
 )
 
 // options are what the command line asks for.
@@ -49,7 +51,7 @@ func run(ctx context.Context, o options) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	if o.binary == "" {
-		if o.binary, err = build(ctx, dir); err != nil {
+		if o.binary, err = testcaddy.Build(); err != nil {
 			return err
 		}
 	}

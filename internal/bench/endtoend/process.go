@@ -9,21 +9,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
-)
 
-// build compiles ./cmd/caddy into dir.
-func build(ctx context.Context, dir string) (string, error) {
-	path := filepath.Join(dir, "caddy")
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", path, "./cmd/caddy")
-	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
-	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("building ./cmd/caddy (run this from the checkout): %w", err)
-	}
-	return path, nil
-}
+	"github.com/calinix/caddy-calinix/internal/fakepod/freeport"
+)
 
 // caddy is a running Caddy process.
 type caddy struct {
@@ -85,24 +77,15 @@ func (c *caddy) stop() {
 	}
 }
 
-// freeAddresses returns n loopback addresses that nothing listened on just now.
-func freeAddresses(n int) ([]string, error) {
-	var (
-		addresses []string
-		open      []net.Listener
-	)
-	defer func() {
-		for _, l := range open {
-			_ = l.Close()
-		}
-	}()
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+// takeAddresses returns n loopback addresses that stay this process's.
+func takeAddresses(n int) ([]string, error) {
+	addresses := make([]string, n)
+	for i := range addresses {
+		port, err := freeport.Take()
 		if err != nil {
 			return nil, err
 		}
-		open = append(open, l)
-		addresses = append(addresses, l.Addr().String())
+		addresses[i] = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	}
 	return addresses, nil
 }

@@ -14,7 +14,7 @@ type bench struct {
 
 // startBench starts simulated engines and the two proxies before them.
 func startBench(ctx context.Context, o options, dir string, engines int) (_ *bench, err error) {
-	addresses, err := freeAddresses(engines + 2)
+	addresses, err := takeAddresses(engines + 2)
 	if err != nil {
 		return nil, err
 	}

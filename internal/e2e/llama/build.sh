@@ -48,4 +48,5 @@ cp "$libraries"/lib*.so "$to"
 g++ -pthread -o "$to/llama-server.new" objects/*.o $absent \
 	-L"$to" -l:libllama-common.so -l:libllama.v0.4.0.so -l:libggml.v0.4.0.so -l:libggml-base.so \
 	-Wl,-rpath,'$ORIGIN' -Wl,--allow-shlib-undefined
+"$to/llama-server.new" --version
 mv "$to/llama-server.new" "$to/llama-server"

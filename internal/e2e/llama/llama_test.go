@@ -9,12 +9,14 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/calinix/caddy-calinix/internal/testbin"
 	"github.com/calinix/caddy-calinix/internal/testcaddy"
 )
 
@@ -26,16 +28,23 @@ type engine struct {
 	process *testcaddy.Process
 }
 
+// program is llama-server. build.sh builds the version; it is looked for where the
+// tests of this package run.
+var program = testbin.Program{
+	Name: "llama-server", Version: "3.21.1",
+	Build: func(dir string) *exec.Cmd { return exec.Command("bash", "build.sh", dir) },
+}
+
 // start starts it, and again after it was killed; it returns when the model is
 // loaded.
 func (e *engine) start(t *testing.T) {
 	t.Helper()
-	program, err := Program()
+	path, err := program.Path()
 	if err != nil {
 		t.Fatal(err)
 	}
 	e.process = testcaddy.StartProcess(t, testcaddy.ProcessOptions{
-		Path: program, Env: []string{"LD_LIBRARY_PATH=" + filepath.Dir(program)},
+		Path: path, Env: []string{"LD_LIBRARY_PATH=" + filepath.Dir(path)},
 		Args: []string{
 			"-m", e.model, "--host", "127.0.0.1", "--port", strconv.Itoa(e.port),
 			"-c", "16384", "-np", "2", "-t", "1", "-tb", "1", "--metrics", "--slots", "--no-ui",

@@ -10,7 +10,6 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,6 +24,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/calinix/caddy-calinix/internal/fakepod/freeport"
 )
 
 // Server is a running API server.
@@ -57,7 +58,12 @@ func StartShared(t testing.TB) *Server {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "apiserver")
 	must(t, err)
-	s := &Server{dir: dir, ports: freePorts(t, 3), log: &log{}}
+	s := &Server{dir: dir, log: &log{}}
+	for range 3 {
+		port, err := freeport.Take()
+		must(t, err)
+		s.ports = append(s.ports, port)
+	}
 	s.keys(t)
 	s.launch(t)
 	return s
@@ -67,6 +73,9 @@ func StartShared(t testing.TB) *Server {
 func (s *Server) Close() {
 	s.Stop()
 	_ = os.RemoveAll(s.dir)
+	for _, port := range s.ports {
+		freeport.Give(port)
+	}
 }
 
 // keys writes what the server signs tokens with, and who may do everything.
@@ -184,18 +193,6 @@ func must(t testing.TB, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-func freePorts(t testing.TB, n int) []int {
-	t.Helper()
-	var ports []int
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		must(t, err)
-		defer l.Close()
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
-	}
-	return ports
 }
 
 // log keeps the end of what the process writes.

@@ -1,14 +1,15 @@
 //go:build unix
 
-package testcaddy
+package testbin
 
 import (
 	"os"
 	"syscall"
 )
 
-// lockFile waits for the lock of a file that other processes take, too.
-func lockFile(path string) (unlock func(), err error) {
+// Lock waits for the lock of a file that other processes take, too: packages are
+// tested side by side.
+func Lock(path string) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return nil, err
