@@ -85,3 +85,36 @@ var claims = map[string]func(*testing.T){
 	"logs":                secureLogs,
 	"broken-pods":         secureBrokenPods,
 }
+
+// pageLine is the line of docs/security.md that begins so, without its spaces.
+func pageLine(t *testing.T, begin string) string {
+	t.Helper()
+	for line := range strings.Lines(securityPage(t)) {
+		if line = strings.TrimSpace(line); strings.HasPrefix(line, begin) {
+			return line
+		}
+	}
+	t.Fatalf("docs/security.md has no line %q", begin)
+	return ""
+}
+
+// pageBlock is the example of docs/security.md that holds the text.
+func pageBlock(t *testing.T, text string) string {
+	t.Helper()
+	for i, part := range strings.Split(securityPage(t), "```") {
+		if body, is := strings.CutPrefix(part, "caddyfile\n"); is && i%2 == 1 && strings.Contains(body, text) {
+			return body
+		}
+	}
+	t.Fatalf("docs/security.md has no example with %q", text)
+	return ""
+}
+
+func securityPage(t *testing.T) string {
+	t.Helper()
+	page, err := os.ReadFile("docs/security.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(page)
+}
