@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 
 	"github.com/caddyserver/caddy/v2"
@@ -73,10 +74,7 @@ func (c *capture) replay(w http.ResponseWriter, rules *headers.RespHeaderOps, re
 	if rules != nil && (rules.Require == nil || rules.Require.Match(c.status, c.header)) {
 		rules.ApplyTo(c.header, repl)
 	}
-	h := w.Header()
-	for name, values := range c.header {
-		h[name] = values
-	}
+	maps.Copy(w.Header(), c.header)
 	w.WriteHeader(c.status)
 	_, _ = w.Write(c.body.Bytes())
 }

@@ -25,7 +25,7 @@ gateway.port (default 8080).
 		CobraFunc: func(cmd *cobra.Command) {
 			cmd.RunE = func(cmd *cobra.Command, args []string) error {
 				if len(args) > 0 {
-					return fmt.Errorf("unknown command %q, want run or validate", args[0])
+					return fmt.Errorf("unknown command %q, want run, validate or replay", args[0])
 				}
 				return cmd.Help()
 			}

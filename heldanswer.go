@@ -2,6 +2,7 @@ package calinix
 
 import (
 	"errors"
+	"maps"
 	"net/http"
 )
 
@@ -61,9 +62,7 @@ func (a *heldAnswer) commit() bool {
 	}
 	h := a.w.Header()
 	clear(h)
-	for name, values := range a.header {
-		h[name] = values
-	}
+	maps.Copy(h, a.header)
 	a.sent = true
 	a.w.WriteHeader(a.status)
 	return true

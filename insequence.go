@@ -116,10 +116,8 @@ func (x *exchange) prefill(lease, decode *fleet.Lease) prefillEnd {
 			return requestEnded
 		}
 		got := newCapture(dispatch.MaxReply)
-		l := &leg{
-			kind: outcome.Prefill, target: targetOf(lease), lease: lease, payload: payload, requestID: x.h.connector.RequestID(try),
-			now: x.h.now, keepHost: x.h.keepHost,
-		}
+		l := x.newLeg(outcome.Prefill, targetOf(lease), lease)
+		l.payload, l.requestID = payload, x.h.connector.RequestID(try)
 		lease.Start()
 		out, panicked := l.run(x.h.legs, got, x.r.WithContext(ctx), x.next)
 		if panicked != nil && panicked != http.ErrAbortHandler {

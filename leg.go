@@ -48,7 +48,7 @@ type leg struct {
 	meter observe.Meter // looks at the answer that a client gets
 	said  observe.Usage // by the engine, when the leg has ended
 
-	last  *attempt // its latest round trip
+	last  *attempt // its latest round trip, an empty one before the first
 	taken bool     // a round trip before it reached the pod whole, which may have begun
 
 	// Observed by the goroutine that serves the request.
@@ -58,6 +58,11 @@ type leg struct {
 	begun   bool  // a byte of the answer's body was seen
 
 	started, firstAt time.Time // of the leg and of that byte
+}
+
+// newLeg is a leg of the request to a pod, without a body.
+func (x *exchange) newLeg(kind outcome.Leg, t *target, lease *fleet.Lease) *leg {
+	return &leg{kind: kind, target: t, lease: lease, now: x.h.now, keepHost: x.h.keepHost, last: new(attempt)}
 }
 
 // attempt is what the goroutines of a connection tell of one round trip. Each
@@ -152,7 +157,7 @@ func (p *payloadReader) Close() error {
 // is what the proxy panicked with; the caller passes it on after its own
 // clean-up.
 func (l *leg) run(proxy *reverseproxy.Handler, w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) (out outcome.Outcome, panicked any) {
-	l.last, l.started = new(attempt), l.now()
+	l.started = l.now()
 	ctx := context.WithValue(r.Context(), legKey{}, l)
 	rec := &legWriter{ResponseWriterWrapper: &caddyhttp.ResponseWriterWrapper{ResponseWriter: w}, leg: l}
 	defer func() {

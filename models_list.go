@@ -236,7 +236,7 @@ func (x *exchange) askPod(ctx context.Context, pod *fleet.Status, path string) (
 	}
 	x.route.set(r.Header)
 	r.Header.Set("Accept-Encoding", "identity")
-	l := &leg{kind: x.kind(), target: target, lease: new(fleet.Lease), now: x.h.now, keepHost: x.h.keepHost}
+	l := x.newLeg(x.kind(), target, new(fleet.Lease))
 	out, panicked := l.run(x.h.legs, got, r, x.next)
 	x.h.count(x.route.mode, l.kind, pod.ID, out.MetricCode(l.kind, l.status))
 	if out != outcome.Answered && l.status == 0 {

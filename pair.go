@@ -67,8 +67,8 @@ func (x *exchange) newPair(t *tries, prefill, decode *fleet.Lease) *pair {
 	tried := t.tried
 	tried.Set(int(decode.Ref().Slot))
 	p.spare = x.spare(outcome.Decode, fleet.Decode, t.decode, &tried)
-	p.prefill = &leg{kind: outcome.Prefill, target: targetOf(prefill), lease: prefill, now: x.h.now, keepHost: x.h.keepHost, last: new(attempt)}
-	p.decode = &leg{kind: outcome.Decode, target: targetOf(decode), lease: decode, now: x.h.now, keepHost: x.h.keepHost, last: new(attempt)}
+	p.prefill = x.newLeg(outcome.Prefill, targetOf(prefill), prefill)
+	p.decode = x.newLeg(outcome.Decode, targetOf(decode), decode)
 	p.decode.retryOn, p.decode.shown = p.retryOn, x.shown()
 	var prefillCtx context.Context
 	prefillCtx, p.stopPrefill = context.WithCancel(t.ctx)

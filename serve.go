@@ -61,11 +61,9 @@ func (x *exchange) serve(kind outcome.Leg, role fleet.Role, load loader, lease *
 		x.enroute(kind, lease)
 		x.picked()
 		next := x.spare(kind, role, try, &tried)
-		l := &leg{
-			kind: kind, target: targetOf(lease), lease: lease, payload: c.payload, requestID: c.requestID,
-			now: x.h.now, keepHost: x.h.keepHost, answering: x.answering, rename: x.renaming,
-		}
-		l.shown = x.shown()
+		l := x.newLeg(kind, targetOf(lease), lease)
+		l.payload, l.requestID = c.payload, c.requestID
+		l.answering, l.rename, l.shown = x.answering, x.renaming, x.shown()
 		l.watch, l.shape = x.watches(kind) || x.h.logTrace, x.asked.api
 		l.retryOn = func(status int) bool {
 			return x.h.retryStatus[status] && !l.taken && next.take(outcome.OfStatus(kind, status))
