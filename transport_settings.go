@@ -4,10 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
+
+	"github.com/calinix/caddy-calinix/config"
 )
 
 // newPodTransport loads Caddy's HTTP transport from raw (JSON of
@@ -30,17 +31,12 @@ func newPodTransport(ctx caddy.Context, raw json.RawMessage, withTLS bool) (*pod
 	return &podTransport{pooled: pooled, fresh: fresh}, nil
 }
 
-// Defaults where the user said nothing. Caddy keeps idle connections for two
-// minutes, but vLLM (VLLM_HTTP_TIMEOUT_KEEP_ALIVE) and llama.cpp close theirs
-// after 5 s; one stream a connection makes Caddy's 32 idle ones too few for a
-// pod; a transport that adds Accept-Encoding would change the pod's answer.
-const (
-	defaultDialTimeout      = 3 * time.Second // Caddy's own, which it does not tell
-	defaultKeepAlive        = 4 * time.Second
-	defaultIdleConnsPerHost = 1024
-)
+// idleConnsPerPod is how many idle connections are kept: one stream a connection
+// makes Caddy's 32 too few for a pod.
+const idleConnsPerPod = 1024
 
-// transportSettings merges our defaults below the user's settings.
+// transportSettings merges our defaults below the user's settings. A transport that
+// adds Accept-Encoding would change the pod's answer, so there is no compression.
 func transportSettings(raw json.RawMessage, withTLS bool) (map[string]any, error) {
 	settings := map[string]any{}
 	if len(raw) > 0 {
@@ -63,7 +59,7 @@ func transportSettings(raw json.RawMessage, withTLS bool) (map[string]any, error
 	if tls, ok := settings["tls"].(map[string]any); ok {
 		// A pod that accepts and never shakes hands is as gone as one that
 		// never accepts; without a limit its requests would wait for ever.
-		setDefault(settings, "dial_timeout", int64(defaultDialTimeout))
+		setDefault(settings, "dial_timeout", int64(config.DefaultDialTimeout))
 		setDefault(tls, "handshake_timeout", settings["dial_timeout"])
 	}
 	keep, ok := settings["keep_alive"].(map[string]any)
@@ -71,8 +67,8 @@ func transportSettings(raw json.RawMessage, withTLS bool) (map[string]any, error
 		keep = map[string]any{}
 		settings["keep_alive"] = keep
 	}
-	setDefault(keep, "idle_timeout", int64(defaultKeepAlive))
-	setDefault(keep, "max_idle_conns_per_host", defaultIdleConnsPerHost)
+	setDefault(keep, "idle_timeout", int64(config.DefaultKeepAlive))
+	setDefault(keep, "max_idle_conns_per_host", idleConnsPerPod)
 	return settings, nil
 }
 

@@ -64,13 +64,14 @@ const (
 	DefaultOnPrefillFailure = "fail"
 
 	// DefaultDialTimeout and DefaultKeepAlive are those of the transport to the
-	// pods. The latter is below the 5 s after which vLLM
-	// (VLLM_HTTP_TIMEOUT_KEEP_ALIVE) and llama.cpp close idle connections.
+	// pods. The former is Caddy's own, which it does not tell. Caddy keeps idle
+	// connections for two minutes, but vLLM (VLLM_HTTP_TIMEOUT_KEEP_ALIVE) and
+	// llama.cpp close theirs after 5 s.
 	DefaultDialTimeout = Duration(3 * time.Second)
 	DefaultKeepAlive   = Duration(4 * time.Second)
 )
 
-// The seed's weights.
+// The weights of cacheAware by role.
 var (
 	defaultSingle  = factors{cache: 0.60, load: 0.30, sticky: 0.10, locality: 0}
 	defaultPrefill = factors{cache: 0.65, load: 0.25, sticky: 0.10, locality: 0}

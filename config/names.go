@@ -71,10 +71,6 @@ func orList(words []string) string {
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
-// CanonicalStrategy returns the YAML spelling of a strategy that is given in
-// either spelling; any other text is returned as it is.
-func CanonicalStrategy(s string) string { return canonical(strategies, s) }
-
 // Normalize writes all names of enumerations in the spelling of config.yaml.
 // Load and the Caddyfile's parser call it, so that an adapted configuration looks
 // the same from either.

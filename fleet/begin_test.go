@@ -225,7 +225,7 @@ func TestNear(t *testing.T) {
 	})
 	want := map[string]float64{"far": 0, "zone": 50, "node": 100}
 	prefill := begin(t, f, &Ask{Role: Prefill, Exclude: index.Of(4)})
-	a := &Ask{Role: Decode, Weights: selection.DecodeWeights(), Near: prefill.Ref(), HasNear: true}
+	a := &Ask{Role: Decode, Weights: decodeWeights, Near: prefill.Ref(), HasNear: true}
 	all, picked := f.Explain(epoch, a)
 	for _, c := range all {
 		if c.Locality != want[c.ID] {

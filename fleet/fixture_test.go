@@ -127,3 +127,6 @@ func (f *Fleet) find(id string) (Ref, bool) {
 	slot, ok := f.byID[id]
 	return Ref{slot, f.slots[slot].gen}, ok
 }
+
+// decodeWeights are such as decode legs have.
+var decodeWeights = selection.Weights{Cache: 0.10, Load: 0.55, Sticky: 0.10, Locality: 0.25}

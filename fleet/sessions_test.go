@@ -7,7 +7,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/calinix/caddy-calinix/outcome"
-	"github.com/calinix/caddy-calinix/selection"
 )
 
 // TestSessionReturns: a session comes back to its pod in each role, for as long
@@ -49,7 +48,7 @@ func TestSessionReturns(t *testing.T) {
 
 	l := begin(t, f, a)
 	decode := *a
-	decode.Role, decode.Weights = Decode, selection.DecodeWeights()
+	decode.Role, decode.Weights = Decode, decodeWeights
 	decode.Exclude.Set(int(l.Ref().Slot))
 	d := begin(t, f, &decode)
 	if s, d := sticky(Single, 0), sticky(Decode, 0); s != l.Pod().ID || d == s || d == "" {

@@ -103,25 +103,6 @@ func (b *Bitmap) Next(i int) int {
 	return -1
 }
 
-// Nth returns the member with exactly n smaller members (n counts from 0), or
-// -1 if there are not so many: the way to pick one of Count() by number.
-func (b Bitmap) Nth(n int) int {
-	if n < 0 {
-		return -1
-	}
-	for w, word := range b {
-		if c := bits.OnesCount64(word); n >= c {
-			n -= c
-			continue
-		}
-		for ; n > 0; n-- {
-			word &= word - 1
-		}
-		return w*64 + bits.TrailingZeros64(word)
-	}
-	return -1
-}
-
 // String lists the members with runs shortened, as in "{0,3,8-15}".
 func (b Bitmap) String() string {
 	var s strings.Builder

@@ -56,15 +56,6 @@ func TestBitmap(t *testing.T) {
 		if a.Intersects(b) != (len(inBoth) > 0) {
 			t.Fatalf("Intersects = %v, common %v", a.Intersects(b), inBoth)
 		}
-		for n := -1; n <= len(all); n++ {
-			want := -1
-			if n >= 0 && n < len(all) {
-				want = all[n]
-			}
-			if got := a.Nth(n); got != want {
-				t.Fatalf("Nth(%d) = %d, want %d", n, got, want)
-			}
-		}
 		from := rapid.IntRange(-3, 259).Draw(t, "from")
 		want := -1
 		if i := slices.IndexFunc(all, func(p int) bool { return p >= from }); i >= 0 {

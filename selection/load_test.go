@@ -86,7 +86,9 @@ func TestLoadFalls(t *testing.T) {
 // and place together outweigh a pile-up, also between two pods.
 func TestPileUp(t *testing.T) {
 	for role, w := range map[string]Weights{
-		"single": SingleWeights(), "prefill": PrefillWeights(), "decode": DecodeWeights(),
+		"single":  SingleWeights(),
+		"prefill": {Cache: 0.65, Load: 0.25, Sticky: 0.10},
+		"decode":  {Cache: 0.10, Load: 0.55, Sticky: 0.10, Locality: 0.25},
 	} {
 		for _, pods := range []int{2, 3, 4, 16} {
 			for _, others := range []int32{0, 1, 4, 16} {

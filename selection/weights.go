@@ -10,18 +10,9 @@ type Weights struct {
 	Locality float64 // how near the pod is to the prefill pod
 }
 
-// SingleWeights are the defaults for pods that serve whole requests.
+// SingleWeights are the defaults for pods that serve whole requests. Those of both
+// legs are a configuration's: see package config.
 func SingleWeights() Weights { return Weights{Cache: 0.60, Load: 0.30, Sticky: 0.10} }
-
-// PrefillWeights are the defaults for the prefill leg, whose cost is the part
-// of the prompt that is not cached.
-func PrefillWeights() Weights { return Weights{Cache: 0.65, Load: 0.25, Sticky: 0.10} }
-
-// DecodeWeights are the defaults for the decode leg, whose cost is the company
-// that it keeps.
-func DecodeWeights() Weights {
-	return Weights{Cache: 0.10, Load: 0.55, Sticky: 0.10, Locality: 0.25}
-}
 
 // Parts are a candidate's four factors, each before its weight, and the score
 // that comes of them.
