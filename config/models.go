@@ -82,11 +82,11 @@ func (c *checker) models(b *Balancer) {
 		c.path("learn_models.path", m.Path)
 		c.positive("learn_models.interval", m.Interval)
 	}
-	c.choice("unknown_model", b.UnknownModel, "value", unknownModels, nil)
+	c.choice("unknown_model", b.UnknownModel, "value", unknownModels)
 	served := map[string]string{} // by name: the path of a pod's
 	for _, m := range b.Members() {
 		c.pod = m.ID
-		c.choice(m.Path+".strategy", m.Strategy, "strategy", strategies, nil)
+		c.choice(m.Path+".strategy", m.Strategy, "strategy", strategies)
 		seen := map[string]bool{}
 		for i, name := range m.Models {
 			path := index(m.Path+".models", i)
@@ -110,7 +110,7 @@ func (c *checker) models(b *Balancer) {
 		path := modelPath(name)
 		c.modelName(path, name)
 		m := orEmpty(b.Models[name])
-		c.choice(path+".strategy", m.Strategy, "strategy", strategies, nil)
+		c.choice(path+".strategy", m.Strategy, "strategy", strategies)
 		if m.Weights != nil {
 			effective := m.Weights.over(orEmpty(b.Weights).defaults())
 			c.roleWeights(path+".weights.single", m.Weights.Single, effective.Single)

@@ -51,13 +51,11 @@ func known(names []name, s string) bool {
 	return slices.ContainsFunc(names, func(n name) bool { return n.yaml == s })
 }
 
-// list writes the names that may be used, as in "a, b or c".
-func list(names []name, without []string) string {
-	var out []string
-	for _, n := range names {
-		if !slices.Contains(without, n.yaml) {
-			out = append(out, n.yaml)
-		}
+// list writes the names, as in "a, b or c".
+func list(names []name) string {
+	out := make([]string, len(names))
+	for i, n := range names {
+		out[i] = n.yaml
 	}
 	return orList(out)
 }

@@ -54,7 +54,7 @@ func (c *checker) overload(b *Balancer) {
 		c.add("overload", nil, "needs strategy expectedTTFT, which estimates how long pods are busy; the strategy is %s", s)
 	}
 	c.positive("overload.hold", o.Hold)
-	c.choice("overload.order", o.Order, "order", orders, nil)
+	c.choice("overload.order", o.Order, "order", orders)
 	between(c, "overload.max_held", o.MaxHeld, 1, maxCount)
 	c.positive("overload.timeout", o.Timeout)
 }

@@ -45,9 +45,9 @@ func (c *checker) transport(t *Transport) {
 	c.notNegative("transport.keepalive", t.KeepAlive)
 	c.notNegative("transport.response_header_timeout", t.ResponseHeaderTimeout)
 	for i, v := range t.Versions {
-		c.choice(index("transport.versions", i), v, "version of HTTP", versions, nil)
+		c.choice(index("transport.versions", i), v, "version of HTTP", versions)
 		if v == "" {
-			c.add(index("transport.versions", i), v, "unknown version of HTTP, want %s", list(versions, nil))
+			c.add(index("transport.versions", i), v, "unknown version of HTTP, want %s", list(versions))
 		}
 	}
 }

@@ -2,10 +2,8 @@ package config
 
 import "strings"
 
-// This file lists everything that has a name in the schema but is not built yet.
-// It is refused by that name; what gets built leaves this file.
-
-// unavailable is what every refusal of this file says.
+// unavailable is what is said of a key that has a name already, but is not built
+// yet.
 const unavailable = "not available in this version"
 
 // UnavailableKey tells whether key, in the section at the given path, is one of a

@@ -62,9 +62,9 @@ func (c *checker) add(path string, value any, format string, args ...any) {
 
 func (c *checker) gateway(b *Balancer) {
 	c.visible("name", b.Name)
-	c.choice("strategy", b.Strategy, "strategy", strategies, nil)
-	c.choice("tie_break", b.TieBreak, "tie break", tieBreaks, nil)
-	c.choice("mode", b.Mode, "mode", modes, nil)
+	c.choice("strategy", b.Strategy, "strategy", strategies)
+	c.choice("tie_break", b.TieBreak, "tie break", tieBreaks)
+	c.choice("mode", b.Mode, "mode", modes)
 	between(c, "block_size", b.BlockSize, 1, maxTokens)
 	between(c, "max_token_bytes", b.MaxTokenBytes, 0, maxTokens)
 	between(c, "max_body_bytes", b.MaxBodyBytes, 1, maxBytes)
@@ -152,9 +152,9 @@ func (c *checker) dispatch(d *Dispatch) {
 	if d == nil {
 		return
 	}
-	c.choice("dispatch.connector", d.Connector, "connector", connectors, nil)
+	c.choice("dispatch.connector", d.Connector, "connector", connectors)
 	between(c, "dispatch.min_uncached_tokens", d.MinUncachedTokens, 0, maxCount)
-	c.choice("dispatch.on_prefill_failure", d.OnPrefillFailure, "value", prefillFailures, nil)
+	c.choice("dispatch.on_prefill_failure", d.OnPrefillFailure, "value", prefillFailures)
 	c.notNegative("dispatch.prefill_timeout", d.PrefillTimeout)
 }
 
@@ -207,14 +207,10 @@ func (c *checker) notNegative(path string, v *Duration) {
 	}
 }
 
-func (c *checker) choice(path, value, what string, names []name, without []string) {
+func (c *checker) choice(path, value, what string, names []name) {
 	value = canonical(names, value)
-	switch {
-	case value == "":
-	case slices.Contains(without, value):
-		c.add(path, nil, "%s %q is %s, want %s", what, value, unavailable, list(names, without))
-	case !known(names, value):
-		c.add(path, value, "unknown %s, want %s", what, list(names, without))
+	if value != "" && !known(names, value) {
+		c.add(path, value, "unknown %s, want %s", what, list(names))
 	}
 }
 
