@@ -82,13 +82,17 @@ func TestLoadFalls(t *testing.T) {
 	})
 }
 
+// The weights that configurations give both legs of a request by default.
+var (
+	prefillWeights = Weights{Cache: 0.65, Load: 0.25, Sticky: 0.10}
+	decodeWeights  = Weights{Cache: 0.10, Load: 0.55, Sticky: 0.10, Locality: 0.25}
+)
+
 // TestPileUp: with the default weights of each role no cached prefix, session
 // and place together outweigh a pile-up, also between two pods.
 func TestPileUp(t *testing.T) {
 	for role, w := range map[string]Weights{
-		"single":  SingleWeights(),
-		"prefill": {Cache: 0.65, Load: 0.25, Sticky: 0.10},
-		"decode":  {Cache: 0.10, Load: 0.55, Sticky: 0.10, Locality: 0.25},
+		"single": SingleWeights(), "prefill": prefillWeights, "decode": decodeWeights,
 	} {
 		for _, pods := range []int{2, 3, 4, 16} {
 			for _, others := range []int32{0, 1, 4, 16} {

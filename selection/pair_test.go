@@ -43,11 +43,11 @@ func TestPairCrosses(t *testing.T) {
 			return r
 		}
 		prefill, decode := index.Of(0, 1), index.Of(2, 3)
-		p := request(Compute, PrefillWeights())
+		p := request(Compute, prefillWeights)
 		if top := Score(v, &prefill, p); Pick(v, &top, p) != 0 {
 			t.Errorf("%s, %v: pod 0 is not the best by itself", c.strategy, c.name)
 		}
-		if got := Pair(v, &prefill, &decode, p, request(Generate, DecodeWeights())); got != c.want {
+		if got := Pair(v, &prefill, &decode, p, request(Generate, decodeWeights)); got != c.want {
 			t.Errorf("%s, %s: picked %d, want %d", c.strategy, c.name, got, c.want)
 		}
 	}
@@ -80,12 +80,12 @@ func TestPairIsTheBestOfAll(t *testing.T) {
 		}
 		strategy := rapid.SampledFrom([]Strategy{CacheAware, ExpectedTTFT, LeastLoaded}).Draw(t, "strategy")
 		p := &Request{
-			Strategy: strategy, Weights: PrefillWeights(), Sticky: None, Duty: Compute, TTFT: DefaultTTFT(), Tokens: 4000,
+			Strategy: strategy, Weights: prefillWeights, Sticky: None, Duty: Compute, TTFT: DefaultTTFT(), Tokens: 4000,
 			Key: rapid.Uint64().Draw(t, "key"), HasKey: true, Work: []float64{1000, 4000}, Blocks: 8,
 			Frames: []index.Frame{{Depth: 6, Pods: index.Of(rapid.IntRange(0, 11).Draw(t, "holder") * 17)}},
 		}
 		d := *p
-		d.Weights, d.Duty = DecodeWeights(), Generate
+		d.Weights, d.Duty = decodeWeights, Generate
 		got := Pair(v, &prefill, &decode, p, &d)
 
 		top := Score(v, &prefill, p)
@@ -140,7 +140,7 @@ func TestPairOfManyPlaces(t *testing.T) {
 	for near, want := range []int{0, 1, 2, 3, 0, 0, 0, 0} {
 		v.Node[200] = uint16(near + 1)
 		p := &Request{Weights: Weights{Load: 0.01}, TieBreak: ByPodID, Sticky: None}
-		d := &Request{Weights: DecodeWeights(), TieBreak: ByPodID, Sticky: None}
+		d := &Request{Weights: decodeWeights, TieBreak: ByPodID, Sticky: None}
 		if got := Pair(v, &prefill, &decode, p, d); got != want {
 			t.Errorf("the decode pod is near pod %d: picked %d, want %d", near, got, want)
 		}
@@ -157,8 +157,8 @@ func TestPairOfBothRoles(t *testing.T) {
 	v.Add(2, 3) // busy
 	// 0 serves both legs, 1 the prefill leg, 2 the decode leg.
 	prefill, decode := index.Of(0, 1), index.Of(0, 2)
-	p := &Request{Weights: PrefillWeights(), TieBreak: ByPodID, Sticky: None}
-	d := &Request{Weights: DecodeWeights(), TieBreak: ByPodID, Sticky: None}
+	p := &Request{Weights: prefillWeights, TieBreak: ByPodID, Sticky: None}
+	d := &Request{Weights: decodeWeights, TieBreak: ByPodID, Sticky: None}
 	if got := Pair(v, &prefill, &decode, p, d); got != 1 {
 		t.Errorf("picked %d: the decode leg is left with the busy pod", got)
 	}
