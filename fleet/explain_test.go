@@ -106,7 +106,7 @@ func TestExplainSaysWhatBeginDoesWithPairs(t *testing.T) {
 				a := ask(words(run(fmt.Sprint("prompt", i%17, "-"), 3+i%29)...))
 				a.Strategy, a.Role = strategy, Prefill
 				b := ask(words(run(fmt.Sprint("prompt", i%17, "-"), 3+i%29)...))
-				b.Strategy, b.Role, b.HasNear, b.Weights = strategy, Decode, true, selection.DecodeWeights()
+				b.Strategy, b.Role, b.HasNear, b.Weights = strategy, Decode, true, decodeWeights
 				if i%2 == 0 {
 					a.Toward = b
 				}

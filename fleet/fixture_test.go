@@ -128,5 +128,8 @@ func (f *Fleet) find(id string) (Ref, bool) {
 	return Ref{slot, f.slots[slot].gen}, ok
 }
 
-// decodeWeights are such as decode legs have.
-var decodeWeights = selection.Weights{Cache: 0.10, Load: 0.55, Sticky: 0.10, Locality: 0.25}
+// The weights that configurations give both legs of a request by default.
+var (
+	prefillWeights = selection.Weights{Cache: 0.65, Load: 0.25, Sticky: 0.10}
+	decodeWeights  = selection.Weights{Cache: 0.10, Load: 0.55, Sticky: 0.10, Locality: 0.25}
+)

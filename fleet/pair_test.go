@@ -25,8 +25,8 @@ func racks(n int) []Pod {
 // pairAsk asks for both pods of a prompt.
 func pairAsk(prompt *text, s selection.Strategy) (prefill, decode *Ask) {
 	prefill, decode = ask(prompt), ask(prompt)
-	prefill.Role, prefill.Weights, prefill.Strategy, prefill.TieBreak = Prefill, selection.PrefillWeights(), s, selection.ByPodID
-	decode.Role, decode.Weights, decode.Strategy, decode.TieBreak = Decode, selection.DecodeWeights(), s, selection.ByPodID
+	prefill.Role, prefill.Weights, prefill.Strategy, prefill.TieBreak = Prefill, prefillWeights, s, selection.ByPodID
+	decode.Role, decode.Weights, decode.Strategy, decode.TieBreak = Decode, decodeWeights, s, selection.ByPodID
 	decode.HasNear, prefill.Toward = true, decode
 	return prefill, decode
 }
@@ -72,7 +72,7 @@ func TestPairSpare(t *testing.T) {
 		near, _ := f.find("decode-2")
 		a, _ := pairAsk(words(run("spare", 100)...), s)
 		a.Toward, a.Near, a.HasNear = nil, near, true
-		a.Weights.Locality = selection.DecodeWeights().Locality
+		a.Weights.Locality = decodeWeights.Locality
 		if l := begin(t, f, a); l.Pod().ID != "prefill-2" {
 			t.Errorf("%s: the prefill leg of decode-2 is at %s", s, l.Pod().ID)
 		}
