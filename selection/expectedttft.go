@@ -60,13 +60,16 @@ const (
 // 25 GB/s against 20,000 tokens a second.
 const handover = 0.1
 
+// onNode is what part of that is left between two pods of one node.
+const onNode = 0.25
+
 // distance returns what part of that it takes to or from the pod in the slot: within
 // a node there is NVLink or shared memory, of 100 GB/s and more, and within a zone
 // fewer switches are shared with others.
 func distance(v *View, r *Request, slot uint8) float64 {
 	switch locality(v, r, slot) {
 	case 100:
-		return 0.25
+		return onNode
 	case 50:
 		return 0.5
 	default:

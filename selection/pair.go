@@ -21,7 +21,7 @@ const mostPlaces = 4
 // decode pod is then picked as for any other prefill pod: Pair changes no score.
 //
 // d is used up. Cost: a pass over the prefill pods, and up to four over the decode
-// pods.
+// pods; one where a prefill pod is so far ahead that no place makes up for it.
 func Pair(v *View, prefill, decode *index.Bitmap, p, d *Request) int {
 	top := Score(v, prefill, p)
 	pick := Pick(v, &top, p)
@@ -33,16 +33,23 @@ func Pair(v *View, prefill, decode *index.Bitmap, p, d *Request) int {
 	if l.n == 1 {
 		return pick
 	}
-	best := math.Inf(-1)
+	best, most := math.Inf(-1), math.Inf(1)
 	for i := range l.n {
 		e := &l.entries[i]
+		if e.score+most <= best {
+			continue // the nearest decode pod would not make up for it
+		}
 		others := *decode
 		if e.self {
 			others.Clear(int(e.slot))
 		}
 		d.Node, d.Zone = v.Node[e.slot], v.Zone[e.slot]
-		if sum := e.score + highest(v, &others, d); sum > best || i == 0 {
+		high := highest(v, &others, d)
+		if sum := e.score + high; sum > best || i == 0 {
 			best, pick = sum, int(e.slot)
+		}
+		if i == 0 && !e.self { // then every decode pod has been rated
+			most = high + nearness(d)
 		}
 	}
 	return pick
@@ -51,6 +58,14 @@ func Pair(v *View, prefill, decode *index.Bitmap, p, d *Request) int {
 // Places says whether it counts for a score where a pod runs.
 func Places(s Strategy, w Weights) bool {
 	return s == ExpectedTTFT || s == CacheAware && w.Locality != 0
+}
+
+// nearness returns how much higher a pod's score can be because of where it runs.
+func nearness(r *Request) float64 {
+	if r.Strategy == ExpectedTTFT {
+		return (1 - onNode) * handover * float64(r.Tokens)
+	}
+	return math.Abs(100 * r.Weights.Locality)
 }
 
 // highest returns the score of the pods that Score returns.
