@@ -47,3 +47,6 @@ func Held(name string) (n int) {
 	}
 	return n
 }
+
+// HasEnded is hasEnded.
+var HasEnded = hasEnded
