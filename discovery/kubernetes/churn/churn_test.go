@@ -178,10 +178,12 @@ func TestChurn(t *testing.T) {
 		Spec:       corev1.ServiceSpec{ClusterIP: "None", Ports: []corev1.ServicePort{{Name: "http", Port: int32(s.engines.port)}}},
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
+	// Probes are patient: this is not about engines that a busy machine makes slow.
 	s.caddy = testcaddy.Serve(t, `
 calinix {
 	health {
 		interval 500ms
+		timeout 10s
 	}
 	transport http {
 		network_proxy url `+newNetwork(t).url()+`

@@ -51,7 +51,7 @@ func (es *engines) start(t *testing.T, models ...string) *engine {
 	at := fmt.Sprintf("%s%d:%d", actualNet, es.n, es.port)
 	es.mu.Unlock()
 	var err error
-	e.sim, err = enginesim.New(enginesim.Settings{Name: e.name, Models: models, DecodeTokensPerSecond: 40, PrefillTokensPerSecond: 1e6, OutputTokens: 12}, enginesim.SystemClock(), es.peers)
+	e.sim, err = enginesim.New(enginesim.Settings{Name: e.name, Models: models, DecodeTokensPerSecond: 20, PrefillTokensPerSecond: 1e6, OutputTokens: 6}, enginesim.SystemClock(), es.peers)
 	require.NoError(t, err)
 	l, err := net.Listen("tcp", at)
 	require.NoError(t, err)
