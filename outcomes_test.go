@@ -98,4 +98,10 @@ var impossible = map[string]string{
 	"unusable decode": "the answer is the client's, whatever it is",
 	"rejected decode": "a request is refused before its first leg",
 	"dropped single":  "there is no other leg",
+
+	"overloaded single":  heldElsewhere,
+	"overloaded prefill": heldElsewhere,
+	"overloaded decode":  heldElsewhere,
 }
+
+const heldElsewhere = "no leg is begun; TestHeldTooLong plays it"
