@@ -42,7 +42,7 @@ func (x *exchange) beginInTurn(a *fleet.Ask) (*fleet.Lease, error) {
 	switch {
 	case errors.Is(err, fleet.ErrCrowded):
 		x.h.metrics.overloads.WithLabelValues(x.h.state.name, "crowded").Inc()
-		return nil, overloaded(strconv.Itoa(*x.h.overload.MaxHeld) + " requests wait already")
+		return nil, overloaded("no more than " + strconv.Itoa(*x.h.overload.MaxHeld) + " requests may wait for one")
 	case !errors.Is(err, fleet.ErrHeld):
 		return lease, err
 	}
