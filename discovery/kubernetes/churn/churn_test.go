@@ -150,6 +150,11 @@ func (s *scene) remove(name string) {
 	s.shown[name] = e
 	s.show()
 	s.finishing += e.engine.running.Load()
+	// What was sent before arrives before the engine closes its idle connections: for
+	// that the manifest has a preStop hook.
+	s.caddy.WaitMetrics(s.t, "requests to arrive at "+name, func(m testcaddy.Metrics) bool {
+		return m.Sum("calinix_pod_inflight", "pod", name) <= float64(e.engine.running.Load())
+	})
 	e.engine.terminate(s.t)
 	delete(s.shown, name)
 	s.show()
