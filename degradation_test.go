@@ -129,7 +129,7 @@ func newStage(t *testing.T, row degradationRow, d *degradation, strategy string,
 	}
 	p.ps = pods(t, []string{"a", "b", "c", "d", "e", "f"}[:n]...)
 	p.conf = tree{
-		"version": 1, "gateway": tree{"name": p.balancer, "strategy": "random"}, "health": tree{"intervalMs": 3600_000},
+		"version": 1, "gateway": tree{"name": p.balancer, "strategy": "random"}, "health": tree{"intervalMs": 3600_000, "timeoutMs": 10_000},
 		"upstreams": tree{"single": tree{"pods": podTrees(p.ps, nil)}},
 	}
 	switch at {

@@ -198,7 +198,7 @@ func (sc *scene) set(p *played, leg, variant string) (all fakepod.Pods) {
 		q.SetHealth(fakepod.Reply{Status: 503})
 	}
 	// one failure marks a pod, and no probe takes that back within the test
-	p.s = serve(p.t, "health {\ninterval 1h\npassive {\nfailures 1\n}\n}\n"+inOrder+sc.keys+keys, testcaddy.Plain())
+	p.s = serve(p.t, "health {\ninterval 1h\ntimeout 10s\npassive {\nfailures 1\n}\n}\n"+inOrder+sc.keys+keys, testcaddy.Plain())
 	p.cl = p.s.Client(p.t, testcaddy.H1)
 	for _, q := range all {
 		q.Wait(p.t, "its first probe", func(s fakepod.State) bool { return len(s.Probes) > 0 && s.Probes[0].End != fakepod.Running })

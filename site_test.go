@@ -40,7 +40,7 @@ func serveBehind(t testing.TB, before, keys string, opts ...testcaddy.Option) *s
 	s := newSite()
 	s.before = before
 	if !strings.Contains(keys, "health {") {
-		keys += "\nhealth {\ninterval 1h\n}"
+		keys += "\nhealth {\ninterval 1h\ntimeout 10s\n}" // no verdict by a machine that is busy
 	}
 	s.run(t, s.body(keys), opts...)
 	return s

@@ -42,7 +42,7 @@ func TestStrategyPlaces(t *testing.T) {
 			list = append(list, second...)
 			s := newSite()
 			conf := tree{
-				"version": 1, "gateway": tree{"name": s.balancer, "strategy": every[0]}, "health": tree{"intervalMs": 3600_000},
+				"version": 1, "gateway": tree{"name": s.balancer, "strategy": every[0]}, "health": tree{"intervalMs": 3600_000, "timeoutMs": 10_000},
 				"models": models, "upstreams": tree{"single": tree{"pods": list}},
 			}
 			s.run(t, lang.site(t, conf))

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -136,7 +137,7 @@ func TestWriteTable(t *testing.T) {
 	}
 	got := b.String()
 	if strings.Count(got, "requests a second") != 2 || !strings.Contains(got, "2.00 requests a second") ||
-		!strings.Contains(got, "a                50.0   75.0 |     1234") || !strings.Contains(got, " 98.76 |") {
+		!regexp.MustCompile(`(?m)^a +50\.0 +75\.0 \| +1234`).MatchString(got) || !strings.Contains(got, " 98.76 |") {
 		t.Errorf("got %s", got)
 	}
 }
