@@ -173,14 +173,36 @@ func (ca *caddy) do(req *http.Request) (string, error) {
 	return string(body), err
 }
 
+// reload returns when the old server closes its connections: it has closed its
+// listeners before that, but on a busy machine may do both long after Caddy has
+// called the reload over. The end of an idle connection is the sign.
 func (ca *caddy) reload(ctx context.Context) error {
 	ca.loads++
+	conn, err := tls.Dial("tcp", "localhost:"+strconv.Itoa(ca.port), unverified())
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(time.Minute))
+	const ask = "OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n" // net/http answers that itself
+	if _, err = io.WriteString(conn, ask); err != nil {
+		return err
+	}
+	answer := bufio.NewReader(conn)
+	resp, err := http.ReadResponse(answer, nil)
+	if err != nil {
+		return err
+	}
+	resp.Body.Close()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, fmt.Sprintf("http://localhost:%d/load", ca.admin), strings.NewReader(ca.config()))
 	if err != nil {
 		return err
 	}
 	req.Header.Set("Content-Type", "text/caddyfile")
-	_, err = ca.do(req)
+	if _, err = ca.do(req); err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, answer)
 	return err
 }
 

@@ -32,10 +32,9 @@ func key(local net.Addr) string { return local.Network() + " " + local.String() 
 // reload is one: the n-th replaces the server of configuration n.
 type reload struct{ from, to time.Time }
 
-// late is how long after a reload its old server may still take and close
-// connections. Caddy calls it over when the old server is about to be told. That
-// closes its listeners then, connections as their last answers end, and at least
-// every half second those that are idle.
+// late is how long after a reload its old server may still close connections. It
+// looks for idle ones at least every half second, and closes others as their last
+// answers end.
 const late = time.Second
 
 // unaccepted reports whether a reload has kept a request that got no answer from any

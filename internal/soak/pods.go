@@ -47,12 +47,14 @@ func (p *pod) breaking(how func()) {
 	p.mu.Unlock()
 }
 
-// brokeWithin reports whether its connections were broken at the time or so soon
-// after it.
+// brokeWithin reports whether its connections were broken so soon after the time. It
+// may have been just before: a busy machine lets a pod tell late of a request that it
+// had in its buffer by then.
 func (p *pod) brokeWithin(at time.Time, after time.Duration) bool {
+	from := at.Add(-after)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.ContainsFunc(p.breaks, func(b breakage) bool { return !b.to.Before(at) && !b.from.After(at.Add(after)) })
+	return slices.ContainsFunc(p.breaks, func(b breakage) bool { return !b.to.Before(from) && !b.from.After(at.Add(after)) })
 }
 
 // breakage is when a pod's connections were broken.
