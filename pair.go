@@ -108,25 +108,18 @@ func (p *pair) turn(to pairState) bool {
 }
 
 // begin is called before anything of the decode leg's answer goes to the client.
-// It reports whether it may.
+// It reports whether it may. To a client that has left it does not: what the decode
+// pod says then may be that the prefill pod's leg has ended.
 func (p *pair) begin() bool {
-	computed := p.decode.status < http.StatusBadRequest
-	p.mu.Lock()
-	may := p.state == pairWaiting
-	if may {
-		p.state = pairBegun
-		if computed {
-			// Under the lock: a prefill leg that fails from here on takes nothing
-			// back from the prompt's chain, which is given away below.
-			p.prefill.lease.FirstByte(p.x.h.now())
-		}
+	if p.x.gone() || !p.turn(pairBegun) {
+		return false
 	}
-	p.mu.Unlock()
-	if may && computed {
+	if p.decode.status < http.StatusBadRequest {
+		p.prefill.lease.FirstByte(p.x.h.now()) // it has computed the prompt, and is done with its chain
 		p.decode.payload = nil
 		p.x.answering()
 	}
-	return may
+	return true
 }
 
 // retryOn says that an answer of the decode pod is not the client's: the prefill

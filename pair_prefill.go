@@ -91,7 +91,6 @@ func (p *pair) runPrefill() {
 		l.firstByte()
 	}
 	p.prefillOut = out
-	// First of all, see begin: the end of the leg takes back what it has registered.
 	if (out.PrefillFailed() || out == outcome.Refused4xx) && p.turn(pairBroken) {
 		p.stopDecode()
 	}

@@ -83,11 +83,15 @@ func (l *Lease) Start() {
 
 // FirstByte says that the pod has begun to answer: it has computed the prompt,
 // the registration of the chain stands, whatever comes, and what it displaces goes.
+// When it and Complete have returned the chain is not used any more, even if another
+// goroutine ends the leg meanwhile.
 func (l *Lease) FirstByte(now time.Time) {
 	f := l.fleet
 	if f == nil {
 		return
 	}
+	l.tail.mu.Lock()
+	defer l.tail.mu.Unlock()
 	f.mu.Lock()
 	first := l.advance(answered)
 	if first {
@@ -124,16 +128,17 @@ func (l *Lease) End(now time.Time, o outcome.Outcome) {
 	if f == nil {
 		return
 	}
+	l.tail.mu.Lock()
 	f.mu.Lock()
 	was := l.phase
 	l.phase = ended
+	f.mu.Unlock()
 	if was == ended {
-		f.mu.Unlock()
+		l.tail.mu.Unlock()
 		return
 	}
-	undo := was != answered && o.UndoRegistration()
-	f.mu.Unlock()
-	undo = l.unregister(now, undo)
+	undo := l.unregister(now, was != answered && o.UndoRegistration())
+	l.tail.mu.Unlock()
 	f.mu.Lock()
 	refit := !undo && f.weigh(l)
 	at := f.clock(now)

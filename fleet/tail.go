@@ -71,16 +71,8 @@ func (l *Lease) complete(now time.Time) {
 
 // keep notes that the pod has computed the prompt: it holds it now, and what that
 // displaces goes. Of what is left to register, Complete notes the same. A pod that has
-// lost its cache meanwhile is not known to hold anything.
+// lost its cache meanwhile is not known to hold anything. Guarded by tail.mu.
 func (l *Lease) keep(now time.Time) {
-	t := &l.tail
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	l.kept(now)
-}
-
-// kept is keep. Guarded by tail.mu.
-func (l *Lease) kept(now time.Time) {
 	f, t := l.fleet, &l.tail
 	if t.chain == nil || t.kept {
 		return
@@ -101,16 +93,14 @@ func (l *Lease) forgotten() bool {
 }
 
 // unregister ends what the leg has to do with the index. With undo it takes back
-// what was registered, and reports whether there was anything.
+// what was registered, and reports whether there was anything. Guarded by tail.mu.
 func (l *Lease) unregister(now time.Time, undo bool) bool {
 	t := &l.tail
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	undo = undo && t.chain != nil
 	switch {
 	case !undo:
 		l.complete(now)
-		l.kept(now)
+		l.keep(now)
 	default:
 		l.fleet.index.Undo(t.registration, t.chain)
 		if t.work != nil {

@@ -3,6 +3,7 @@ package fleet
 import (
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/calinix/caddy-calinix/index"
 	"github.com/calinix/caddy-calinix/outcome"
@@ -144,5 +145,52 @@ func TestCompleteBesideEnd(t *testing.T) {
 		if got := of(t, f, "pod-0").Blocks; got != want {
 			t.Fatalf("leg %d: %d blocks are registered, want %d", i, got, want)
 		}
+	}
+}
+
+// slow is a chain that tells of each use, and waits, once it is shared.
+type slow struct {
+	*text
+	used chan chan struct{} // gets what ends the use; nil: it is not shared yet
+}
+
+func (s *slow) Hashes() []uint64 {
+	if s.used != nil {
+		end := make(chan struct{})
+		s.used <- end
+		<-end
+	}
+	return s.text.Hashes()
+}
+
+// When the first byte has been told, and all is registered, nobody uses the chain:
+// not another goroutine either that tells the first byte, or ends the leg, at the same
+// time. Its owner gives it away.
+func TestFirstByteEndsTheUseOfTheChain(t *testing.T) {
+	for name, other := range map[string]func(*Lease){
+		"first byte": func(l *Lease) { l.FirstByte(epoch) },
+		"failed":     func(l *Lease) { l.End(epoch, outcome.Refused5xx) },
+		"left":       func(l *Lease) { l.End(epoch, outcome.ClientGone) },
+	} {
+		c := &slow{text: words(run("w", 100)...)}
+		a := ask(c.text)
+		a.Chain = c
+		l := begin(t, fleetOf(t, single(1)), a)
+		c.used = make(chan chan struct{})
+		var both sync.WaitGroup
+		both.Go(func() { other(l) })
+		end := <-c.used // it is at it
+		told := make(chan struct{})
+		both.Go(func() {
+			l.FirstByte(epoch)
+			close(told)
+		})
+		select {
+		case <-told:
+			t.Errorf("%s: the chain is still in use", name)
+		case <-time.After(20 * time.Millisecond): // it waits, as far as can be seen
+		}
+		close(end)
+		both.Wait()
 	}
 }
