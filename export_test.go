@@ -47,6 +47,3 @@ func Held(name string) (n int) {
 	}
 	return n
 }
-
-// HasEnded is hasEnded.
-var HasEnded = hasEnded
