@@ -48,8 +48,7 @@ type leg struct {
 	meter observe.Meter // looks at the answer that a client gets
 	said  observe.Usage // by the engine, when the leg has ended
 
-	last  *attempt // its latest round trip, an empty one before the first
-	taken bool     // a round trip before it reached the pod whole, which may have begun
+	last *attempt // its latest round trip, an empty one before the first
 
 	// Observed by the goroutine that serves the request.
 	status  int   // the pod's, 0 before
@@ -70,7 +69,6 @@ func (x *exchange) newLeg(kind outcome.Leg, t *target, lease *fleet.Lease) *leg 
 type attempt struct {
 	connected atomic.Bool
 	reused    atomic.Bool
-	ended     atomic.Bool  // the pod had ended the reused connection before
 	answering atomic.Bool  // a byte of an answer was seen, be it an informational one
 	wroteAt   atomic.Int64 // unix ns when the request was fully written; 0 before
 }
@@ -192,10 +190,9 @@ func (l *leg) outcome(client context.Context, panicked any) outcome.Outcome {
 		return outcome.OfStatus(l.kind, l.status)
 	default:
 		return outcome.OfBreak(outcome.Break{
-			// What the pod may have begun goes nowhere else, though it be gone by now.
-			Connected: l.taken || l.last.connected.Load() && !isDialError(l.err),
+			Connected: l.last.connected.Load() && !isDialError(l.err),
 			// A pod that began to answer may have begun to work.
-			BodyWritten: l.taken || l.last.wroteAt.Load() != 0 || l.last.answering.Load(),
+			BodyWritten: l.last.wroteAt.Load() != 0 || l.last.answering.Load(),
 			TimedOut:    l.last.connected.Load() && isTimeout(l.err),
 			ClientGone:  gone,
 		})

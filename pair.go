@@ -128,7 +128,7 @@ func (p *pair) retryOn(status int) bool {
 	if status < http.StatusBadRequest {
 		return false
 	}
-	return p.is(pairBroken) || p.x.h.retryStatus[status] && !p.decode.taken && p.spare.take(outcome.OfStatus(outcome.Decode, status))
+	return p.is(pairBroken) || p.x.h.retryStatus[status] && p.spare.take(outcome.OfStatus(outcome.Decode, status))
 }
 
 // linger is how long a prefill leg may go on when the decode leg's answer has

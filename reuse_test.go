@@ -132,46 +132,6 @@ func TestReuseThenUnreachable(t *testing.T) {
 	}
 }
 
-// TestReuseThenGone: a pod that dies with the request in hand may have begun it. That
-// its connection was a reused one, and that the repeat finds nobody there, does not
-// let another pod generate for the same request; a prefill leg may be tried again.
-func TestReuseThenGone(t *testing.T) {
-	for _, c := range racedLegs(t) {
-		s := serve(t, c.keys)
-		cl := s.Client(t, testcaddy.H1)
-		cl.Post(t, chatPath, chat("one"))
-		gone := make(chan struct{})
-		c.pod.Set(fakepod.Func(func(q fakepod.Request) fakepod.Reply {
-			if q.OnConn < 2 {
-				t.Errorf("%s: %v did not come on a reused connection", c.name, q)
-			}
-			go func() { defer close(gone); c.pod.Crash() }()
-			return fakepod.Reply{Silent: true}
-		}))
-		a := cl.Post(t, chatPath, chat("two"))
-		<-gone
-		retries, others := 0.0, 0
-		if c.name == "prefill" {
-			retries, others = 1, 1
-			if a.Status != 200 {
-				t.Errorf("%s: %v", c.name, a)
-			}
-		} else {
-			wantError(t, a, http.StatusBadGateway)
-		}
-		if c.other.Count() != others || s.count(t, "calinix_retries_total", "reason", "lost_waiting") != retries || s.count(t, "calinix_retries_total") != retries {
-			t.Errorf("%s: %d requests at the other pod, %v retries, want %v", c.name, c.other.Count(), s.count(t, "calinix_retries_total"), retries)
-		}
-		s.waitCount(t, 1, "calinix_requests_total", "role", c.name, "pod", c.pod.Name, "code", "502")
-		s.waitIdle(t)
-		s.Stop()
-		c.pod.Clear()
-		if err := c.pod.Listen(); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 // TestReuseNoRace: on a fresh connection, later than 100 ms after the request
 // was written, or after a byte of an answer nothing is repeated: the pod may
 // have begun to work.

@@ -66,7 +66,7 @@ func (x *exchange) serve(kind outcome.Leg, role fleet.Role, load loader, lease *
 		l.answering, l.rename, l.shown = x.answering, x.renaming, x.shown()
 		l.watch, l.shape = x.watches(kind) || x.h.logTrace, x.asked.api
 		l.retryOn = func(status int) bool {
-			return x.h.retryStatus[status] && !l.taken && next.take(outcome.OfStatus(kind, status))
+			return x.h.retryStatus[status] && next.take(outcome.OfStatus(kind, status))
 		}
 		lease.Start()
 		out, panicked := l.run(x.h.Proxy, x.w, x.r, x.next)
@@ -111,7 +111,7 @@ func (x *exchange) endLeg(kind outcome.Leg, lease *fleet.Lease, l *leg, out outc
 	ref, id := lease.Ref(), lease.Pod().ID
 	x.compare(now, kind, lease, l, out)
 	x.measure(lease, l, out)
-	if out == outcome.ClientGone && !l.taken && !l.last.connected.Load() {
+	if out == outcome.ClientGone && !l.last.connected.Load() {
 		lease.End(now, outcome.Unsent) // the pod has seen nothing of the prompt
 	} else {
 		lease.End(now, out)

@@ -51,7 +51,6 @@ func (t *podTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	loggable(req) // Caddy logs it when this returns
 	resp, err := t.pooled.RoundTrip(l.traced(req, header))
 	if err != nil && l.last.stale(err) && req.Context().Err() == nil {
-		l.taken = l.last.taken()
 		resp, err = t.fresh.RoundTrip(l.traced(l.rewound(req), header))
 	}
 	if err != nil {
@@ -103,7 +102,6 @@ func (l *leg) traced(req *http.Request, header http.Header) *http.Request {
 	trace := &httptrace.ClientTrace{
 		GotConn: func(info httptrace.GotConnInfo) {
 			a.reused.Store(info.Reused)
-			a.ended.Store(info.Reused && hasEnded(info.Conn))
 			a.connected.Store(true)
 		},
 		WroteRequest: func(info httptrace.WroteRequestInfo) {
