@@ -11,7 +11,7 @@ import (
 )
 
 // racedLegs are sites with which the pod of each kind of leg is tested; a second
-// pod of the kind stands by that should never be needed, and one failure would
+// pod of the kind stands by, and one failure would
 // mark the first one down.
 func racedLegs(t *testing.T) []struct {
 	name, keys string
@@ -126,6 +126,37 @@ func TestReuseThenUnreachable(t *testing.T) {
 		s.waitCount(t, 1, "calinix_requests_total", "role", c.name, "pod", c.pod.Name, "code", "502")
 		s.waitIdle(t)
 		s.Stop()
+		if err := c.pod.Listen(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestReuseThenGone: when the repeat finds that the pod is gone, another one gets the
+// request; what the pod had begun went down with it.
+func TestReuseThenGone(t *testing.T) {
+	for _, c := range racedLegs(t) {
+		s := serve(t, c.keys)
+		cl := s.Client(t, testcaddy.H1)
+		cl.Post(t, chatPath, chat("one"))
+		gone := make(chan struct{})
+		c.pod.Set(fakepod.Func(func(q fakepod.Request) fakepod.Reply {
+			if q.OnConn < 2 {
+				t.Errorf("%s: %v did not come on a reused connection", c.name, q)
+			}
+			go func() { defer close(gone); c.pod.Crash() }()
+			return fakepod.Reply{Silent: true}
+		}))
+		a := cl.Post(t, chatPath, chat("two"))
+		<-gone
+		if a.Status != 200 || c.other.Count() != 1 {
+			t.Errorf("%s: %d requests at the other pod, %v", c.name, c.other.Count(), a)
+		}
+		s.waitCount(t, 1, "calinix_retries_total", "reason", "unreachable")
+		s.waitCount(t, 1, "calinix_retries_total")
+		s.waitIdle(t)
+		s.Stop()
+		c.pod.Clear()
 		if err := c.pod.Listen(); err != nil {
 			t.Fatal(err)
 		}

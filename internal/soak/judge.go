@@ -124,11 +124,11 @@ func (c *checker) request(id string, r *record) {
 	}
 	for k, g := range r.generations[:max(0, len(r.generations)-1)] {
 		// Only the end of a connection that was in the pool, within 100 ms after the
-		// request was written, lets it be sent once more, and only to the same pod.
-		// The pod had the request after that, so that the end came within 100 ms of
-		// this.
+		// request was written, lets it be sent once more: to the same pod, or
+		// elsewhere if that is gone. The pod had the request after that, so that the
+		// end came within 100 ms of this.
 		next := r.generations[k+1]
-		if k > 0 || next.pod != g.pod || !g.pooled(a.began) || !g.pod.brokeWithin(g.at, 100*time.Millisecond) {
+		if k > 0 || !g.pooled(a.began) || !g.pod.brokeWithin(g.at, 100*time.Millisecond, next.pod != g.pod) {
 			c.requestLocked("two generations, at %s (request %d on its connection) and %v later at %s: %s", g.pod.Name, g.onConn, next.at.Sub(g.at), next.pod.Name, told)
 		}
 		f.twice++

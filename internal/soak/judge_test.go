@@ -21,13 +21,13 @@ func judged(r *record) []string {
 }
 
 // TestSecondGeneration: only a used connection that broke within 100 ms excuses one,
-// and only at the same pod.
+// and one at another pod only if it died.
 func TestSecondGeneration(t *testing.T) {
 	zero := time.Now()
-	broke := func(after time.Duration) *pod {
-		return &pod{Pod: new(fakepod.Pod), breaks: []breakage{{zero.Add(after), zero.Add(after + time.Millisecond)}}}
+	broke := func(after time.Duration, gone bool) *pod {
+		return &pod{Pod: new(fakepod.Pod), breaks: []breakage{{zero.Add(after), zero.Add(after + time.Millisecond), gone}}}
 	}
-	soon, late := broke(50*time.Millisecond), broke(120*time.Millisecond)
+	soon, late, dead := broke(50*time.Millisecond, false), broke(120*time.Millisecond, true), broke(50*time.Millisecond, true)
 	second := func(p *pod, after time.Duration) generation { return generation{p, zero.Add(after), 2, 1} }
 	for name, tc := range map[string]struct {
 		all  []generation
@@ -37,6 +37,7 @@ func TestSecondGeneration(t *testing.T) {
 		"within the time": {[]generation{{soon, zero, 1, 2}, second(soon, 60*time.Millisecond)}, 0},
 		"later":           {[]generation{{late, zero, 1, 2}, second(late, 130*time.Millisecond)}, 1},
 		"another pod":     {[]generation{{soon, zero, 1, 2}, second(late, 60*time.Millisecond)}, 1},
+		"it died":         {[]generation{{dead, zero, 1, 2}, second(soon, 60*time.Millisecond)}, 0},
 		"a third one":     {[]generation{{soon, zero, 1, 2}, {soon, zero, 2, 2}, second(soon, 0)}, 1},
 	} {
 		if got := judged(&record{asked: len(tc.all), generations: tc.all}); len(got) != tc.want {

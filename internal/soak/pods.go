@@ -34,11 +34,12 @@ type pod struct {
 	breaks []breakage
 }
 
-// breaking notes when the pod's connections are broken by how.
-func (p *pod) breaking(how func()) {
+// breaking notes when the pod's connections are broken by how, after which it may be
+// gone.
+func (p *pod) breaking(how func(), gone bool) {
 	began := time.Now()
 	p.mu.Lock()
-	p.breaks = append(p.breaks, breakage{began, began.Add(time.Hour)})
+	p.breaks = append(p.breaks, breakage{began, began.Add(time.Hour), gone})
 	k := len(p.breaks) - 1
 	p.mu.Unlock()
 	how()
@@ -47,18 +48,23 @@ func (p *pod) breaking(how func()) {
 	p.mu.Unlock()
 }
 
-// brokeWithin reports whether its connections were broken so soon after the time. It
-// may have been just before: a busy machine lets a pod tell late of a request that it
-// had in its buffer by then.
-func (p *pod) brokeWithin(at time.Time, after time.Duration) bool {
+// brokeWithin reports whether its connections were broken so soon after the time, with
+// gone by its death. It may have been just before: a busy machine lets a pod tell late
+// of a request that it had in its buffer by then.
+func (p *pod) brokeWithin(at time.Time, after time.Duration, gone bool) bool {
 	from := at.Add(-after)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.ContainsFunc(p.breaks, func(b breakage) bool { return !b.to.Before(from) && !b.from.After(at.Add(after)) })
+	return slices.ContainsFunc(p.breaks, func(b breakage) bool {
+		return (b.gone || !gone) && !b.to.Before(from) && !b.from.After(at.Add(after))
+	})
 }
 
-// breakage is when a pod's connections were broken.
-type breakage struct{ from, to time.Time }
+// breakage is when a pod's connections were broken, and whether it was gone then.
+type breakage struct {
+	from, to time.Time
+	gone     bool
+}
 
 type pods struct {
 	all []*pod

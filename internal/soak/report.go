@@ -52,7 +52,7 @@ func report(s settings, took time.Duration, c *checker, sc *script, warm, end me
 		line("Everything held. Every request that a handler or a pod had ended once, and client, access log, pods and counters")
 		line("agree on how; the others were on a connection, or on the way to one, that a reload closed. At rest, gauges are back")
 		line("to zero, and goroutines, open files and heap are what they were. The indexes kept their ceiling and retries their")
-		line("budget. No request was generated twice but at the same pod, by the rule for reused connections.")
+		line("budget. No request was generated twice but by the rule for reused connections.")
 		return b.String()
 	}
 	line("## Violations \n")

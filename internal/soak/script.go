@@ -15,7 +15,7 @@ type fault struct {
 func be(m manner) func(*pod) { return func(p *pod) { p.manner.Store(int32(m)) } }
 
 var faults = []fault{
-	{"crash and restart", func(p *pod) { p.breaking(p.Crash) }, func(p *pod) { _ = p.Restart() }},
+	{"crash and restart", func(p *pod) { p.breaking(p.Crash, true) }, func(p *pod) { _ = p.Restart() }},
 	{"hang", func(p *pod) { p.Freeze() }, func(p *pod) { p.Thaw() }},
 	{"flap", func(p *pod) { p.Healthy(false) }, func(p *pod) { p.Healthy(true) }},
 	{"slow", be(slow), be(normal)},
@@ -23,7 +23,7 @@ var faults = []fault{
 	{"loss before the answer", be(losing), be(normal)},
 	{"503", be(busy), be(normal)},
 	{"reset of reused connections", func(p *pod) { p.ResetOnReuse(true) }, func(p *pod) { p.ResetOnReuse(false) }},
-	{"all connections reset", func(p *pod) { p.breaking(p.ResetConns) }, func(*pod) {}},
+	{"all connections reset", func(p *pod) { p.breaking(p.ResetConns, false) }, func(*pod) {}},
 	{"idle connections closed", func(p *pod) { p.CloseIdle(20 * time.Millisecond) }, func(p *pod) { p.CloseIdle(0) }},
 }
 
