@@ -133,6 +133,7 @@ func (f *Fleet) begin(now time.Time, a *Ask, l *Lease, w *work) error {
 		}
 		if err == nil {
 			f.lease(now, a, w, slot, l)
+			f.next(f.clock(now)) // a pod that is busier now makes another one the best for those who are held
 		}
 		f.mu.Unlock()
 		if err != nil {

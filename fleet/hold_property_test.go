@@ -104,6 +104,7 @@ func TestNobodyWaitsForNothing(t *testing.T) {
 				if n.Begin(n.now, a, &w.lease) == nil {
 					n.sent = append(n.sent, w)
 				}
+				n.settle()
 			},
 			"first byte": func(rt *rapid.T) { n.first(one(running())) },
 			"end": func(rt *rapid.T) {
