@@ -111,7 +111,7 @@ func TestRunCommand(t *testing.T) {
 	stream := testcaddy.NewClient(t, testcaddy.H1, base).Stream(t, "/v1/chat/completions", streamBody("goodbye", 500))
 	stream.Take(t, 5)
 	p.Signal(t, syscall.SIGTERM)
-	if got, err := hear(stream.Body); err != nil || got.tokens != 500 {
+	if got, err := hear(stream.Unread()); err != nil || got.tokens != 500 {
 		t.Errorf("the stream that ran: %+v, %v", got, err)
 	}
 	if status := p.WaitExit(t, time.Minute); status != 0 {
@@ -150,7 +150,7 @@ func TestReloadCommand(t *testing.T) {
 		t.Fatalf("a good one: status %d, %s", status, stderr)
 	}
 	eventually(t, "the new configuration", func() bool { return policy() == "leastLoaded" })
-	if got, err := hear(stream.Body); err != nil || got.tokens != 3000 {
+	if got, err := hear(stream.Unread()); err != nil || got.tokens != 3000 {
 		t.Errorf("the stream that ran: %+v, %v", got, err)
 	}
 }

@@ -169,7 +169,7 @@ func TestRefusedReload(t *testing.T) {
 					}
 				}
 			}
-			if got, err := hear(stream.Body); err != nil || got.tokens != 60 || len(strings.Fields(got.text)) != 60 {
+			if got, err := hear(stream.Unread()); err != nil || got.tokens != 60 || len(strings.Fields(got.text)) != 60 {
 				t.Errorf("the stream that ran: %v, %+v", err, got)
 			}
 			s.WaitMetric(t, 0, "calinix_pod_inflight")

@@ -117,6 +117,9 @@ func (s *Stream) Next() (Event, error) {
 	}
 }
 
+// Unread is what is left of the answer. Body lacks what has been read ahead.
+func (s *Stream) Unread() io.Reader { return s.r }
+
 // All returns the events up to the end, and nil if that is the declared one.
 func (s *Stream) All() ([]Event, error) {
 	var all []Event
