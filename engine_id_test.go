@@ -35,10 +35,15 @@ func TestEngineUnknown(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			side.SetPath("/query", c.says)
 			ps := pods(t, "p", "d")
-			s := serve(t, fmt.Sprintf("dispatch {\nconnector mooncake\nprefill_timeout 1s\nprefill {\npod p %s {\nbootstrap_port %s\n}\n}\ndecode {\npod d %s\n}\n}\n",
-				ps[0].URL, c.port, ps[1].URL), testcaddy.Plain())
+			limit := "30s"
+			if c.status == 504 {
+				limit = "500ms"
+			}
+			s := serve(t, fmt.Sprintf("dispatch {\nconnector mooncake\nprefill_timeout %s\nprefill {\npod p %s {\nbootstrap_port %s\n}\n}\ndecode {\npod d %s\n}\n}\n",
+				limit, ps[0].URL, c.port, ps[1].URL), testcaddy.Plain())
 			a := s.Client(t, testcaddy.H1).Post(t, chatPath, chat("x"))
 			if c.outcome == "" {
+				ps[0].WaitRequests(t, 1) // the prefill leg may be on its way when the client has the answer
 				if a.Status != c.status || ps.Total() != 2 {
 					t.Errorf("%v after %d legs", a, ps.Total())
 				}
