@@ -51,7 +51,7 @@ func run(short bool, runs int, csv string) error {
 		all = append(all, f)
 		if runs > 1 {
 			fmt.Printf("\nrun %d of %d\n", n+1, runs)
-			print(f)
+			print(os.Stdout, f)
 		}
 	}
 	fmt.Println()
@@ -59,7 +59,7 @@ func run(short bool, runs int, csv string) error {
 		fmt.Printf("median of %d runs\n", runs)
 	}
 	median := gobench.Median(all)
-	print(median)
+	print(os.Stdout, median)
 	if csv == "" {
 		return nil
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"math"
 	"strings"
 
@@ -92,10 +93,10 @@ func againstSixteen(strategy string) func(gobench.Figures) float64 {
 
 // print prints the table. The last word of each row says whether all its bounds
 // are kept; neither word stands anywhere else in what is printed.
-func print(f gobench.Figures) {
-	fmt.Printf("%-46s %-16s %-16s %-16s %s\n", "a decision", strategies[0], strategies[1], "must", "aim")
+func print(w io.Writer, f gobench.Figures) {
+	fmt.Fprintf(w, "%-46s %-16s %-16s %-16s %s\n", "a decision", strategies[0], strategies[1], "must", "aim")
 	for _, r := range table {
-		fmt.Println(r.line(f))
+		fmt.Fprintln(w, r.line(f))
 	}
 }
 
