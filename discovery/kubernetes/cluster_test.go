@@ -243,7 +243,7 @@ func (c *cluster) start(t *testing.T, s *Source, token ...string) (r *reports, e
 	ctx, stop := caddy.NewContext(caddy.Context{Context: context.Background()})
 	require.NoError(t, s.Provision(ctx))
 	core, log := observer.New(zap.InfoLevel)
-	s.logger, s.library = zap.New(core), logr.Discard()
+	s.logger, s.clientLog = zap.New(core), logr.Discard()
 	r = &reports{log: log, pods: "none yet", news: make(chan struct{}, 1)}
 	ended := make(chan struct{})
 	watching, cancel := context.WithCancel(context.Background())

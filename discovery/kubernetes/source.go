@@ -67,7 +67,7 @@ type Source struct {
 	client         kubernetes.Interface
 	told           atomic.Pointer[func(path string, err error)] // see tap
 	logger         *zap.Logger
-	library        logr.Logger // for what client-go has to say
+	clientLog      logr.Logger // for what client-go has to say
 }
 
 // Defaults of the names of labels and annotations.
@@ -85,7 +85,7 @@ func (*Source) CaddyModule() caddy.ModuleInfo {
 // server for anything: that may be away.
 func (s *Source) Provision(ctx caddy.Context) error {
 	s.logger = ctx.Logger()
-	s.library = logr.FromSlogHandler(ctx.Slogger().Handler())
+	s.clientLog = logr.FromSlogHandler(ctx.Slogger().Handler())
 	if err := s.settle(); err != nil {
 		return fmt.Errorf("kubernetes: %w", err)
 	}

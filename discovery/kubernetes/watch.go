@@ -133,7 +133,7 @@ func trim(obj any) (any, error) {
 func (w *watcher) run(ctx context.Context) {
 	told := w.answered
 	w.source.told.Store(&told)
-	ctx = klog.NewContext(ctx, w.source.library)
+	ctx = klog.NewContext(ctx, w.source.clientLog)
 	for _, f := range w.factories {
 		f.StartWithContext(ctx)
 	}
