@@ -133,7 +133,8 @@ func (f *Fleet) begin(now time.Time, a *Ask, l *Lease, w *work) error {
 		}
 		if err == nil {
 			f.lease(now, a, w, slot, l)
-			f.next(f.clock(now)) // a pod that is busier now makes another one the best for those who are held
+			// The pod is busier now: for those who are held another one may be the best.
+			f.next(f.clock(now))
 		}
 		f.mu.Unlock()
 		if err != nil {
