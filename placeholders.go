@@ -1,7 +1,6 @@
 package calinix
 
 import (
-	"slices"
 	"strings"
 	"sync"
 
@@ -34,22 +33,18 @@ func (x *exchange) replacer() *caddy.Replacer {
 type placeholders struct {
 	mu    sync.Mutex // guards all below
 	pods  [3]string  // in the order of podPlaceholders
-	depth int32
-	mode  uint8 // in placeholderModes
+	depth int
+	mode  mode
 }
 
 // podPlaceholders are those that name a pod.
 var podPlaceholders = [...]string{"pod", "prefill_pod", "decode_pod"}
 
-// placeholderModes are the modes; a request that names one that does not exist has
-// none.
-var placeholderModes = [...]mode{"", modeSingle, modeDispatch}
-
 func (p *placeholders) set(rt *route) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.pods = [...]string{rt.target, rt.prefill, rt.decode}
-	p.depth, p.mode = int32(rt.depth), uint8(max(0, slices.Index(placeholderModes[:], rt.mode)))
+	p.depth, p.mode = rt.depth, rt.mode
 }
 
 // value is the provider of the replacer.
@@ -67,9 +62,9 @@ func (p *placeholders) value(key string) (any, bool) {
 	}
 	switch name {
 	case "mode":
-		return string(placeholderModes[p.mode]), true
+		return string(p.mode), true
 	case "depth":
-		return int(p.depth), true
+		return p.depth, true
 	}
 	return nil, false
 }
