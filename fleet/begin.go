@@ -134,7 +134,7 @@ func (f *Fleet) begin(now time.Time, a *Ask, l *Lease, w *work) error {
 		if err == nil {
 			f.lease(now, a, w, slot, l)
 			// The pod is busier now: for those who are held another one may be the best.
-			f.next(f.clock(now))
+			f.wake(w.request.Now)
 		}
 		f.mu.Unlock()
 		if err != nil {
