@@ -13,7 +13,7 @@ import (
 // anybody. A pod's owner bit moreover changes only under the lock of that pod's
 // mirror, and is set exactly as long as the mirror holds an entry for the
 // block; so whoever holds the mirror's lock and sees the bit knows that the
-// record stays. use is written by registrations without a lock (storeUse).
+// record stays. use is written by registrations without a lock (storeRelaxed).
 //
 // A record without owners is dead and may become another block's. Readers
 // therefore compare key before and after they read the owners. The version in
@@ -44,7 +44,7 @@ type chunk struct {
 
 func (c *chunk) record(n uint32) *record { return &c.records[n%chunkLen] }
 
-// owners returns one word of a record's owners.
+// owners returns one word of a record's owners; n may be a block's id.
 func (c *chunk) owners(n uint32, w uint) *atomic.Uint64 {
 	if w < nearWords {
 		return &c.records[n%chunkLen].owners[w]
@@ -70,6 +70,13 @@ const (
 type view struct {
 	table  table
 	chunks []*chunk // as many as the table has room for; nil where not needed yet
+}
+
+// record returns a block's record, of which the mirror of one of its owners has an
+// entry: so there is one, for as long as the caller holds that mirror's lock.
+func (x *Index) record(id uint32) (*chunk, *record) {
+	c := x.views[id>>blockBits].Load().chunks[id&blockMask/chunkLen]
+	return c, c.record(id)
 }
 
 // emptyView is every shard's view until its first block.

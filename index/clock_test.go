@@ -107,7 +107,7 @@ func TestPopularity(t *testing.T) {
 	x.Query(&q, c, All(Pods))
 	d := x.decayAt(x.tick(at))
 	for k := range c.hashes {
-		got := float64(d.left(loadUse(&q.found[k].record().use)))
+		got := float64(d.left(loadRelaxed(&q.found[k].record().use)))
 		if math.Abs(got-want) > want*0.02 {
 			t.Errorf("block %d: popularity %.3f, want %.3f", k, got, want)
 		}

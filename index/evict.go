@@ -29,12 +29,12 @@ func (x *Index) evict(pod uint8, n int, more func(gone int64) bool) (gone int64)
 	return gone
 }
 
-// warmAhead is how many evictions are prepared at a time.
+// warmAhead is how many entries or blocks are prepared at a time.
 const warmAhead = 16
 
 // warm fetches what the next evictions will need: the records of the oldest
-// entries, and the buckets that lead to them. Nobody has used these for long, so
-// they are far away, and one after the other would be waited for.
+// entries, and the buckets that lead to these and to the entries. Nobody has used them
+// for long, so they are far away, and one after the other would be waited for.
 func (x *Index) warm(m *mirror) {
 	var due [warmAhead]uint64 // spread hashes
 	n, sum := 0, uint64(0)
@@ -43,15 +43,15 @@ func (x *Index) warm(m *mirror) {
 		if w&markFlag != 0 {
 			continue
 		}
-		no, r := w&idMask>>blockBits, w&blockMask
-		c := x.views[no].Load().chunks[r/chunkLen]
-		sum ^= c.owners(r, uint(ownerWords-1)).Load()
-		due[n] = uint64(no)<<keyBits | c.record(r).key.Load()&keyMask
+		id := w & idMask
+		c, r := x.record(id)
+		sum ^= m.lookup.table.near(x.mix.place(uint64(id)))
+		sum ^= c.owners(id, uint(ownerWords-1)).Load()
+		due[n] = uint64(id>>blockBits)<<keyBits | r.key.Load()&keyMask
 		n++
 	}
 	for _, s := range due[:n] {
-		t := x.views[s>>keyBits].Load().table
-		sum ^= t[t.home(x.mix.place(s))][0].Load()
+		sum ^= x.views[s>>keyBits].Load().table.near(x.mix.place(s))
 	}
 	m.warmed = sum
 }

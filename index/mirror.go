@@ -121,7 +121,9 @@ func (m *mirror) alloc(x *Index, word uint32) uint32 {
 	return e
 }
 
+// release frees a node. Its word stays free of what could be taken for an entry.
 func (m *mirror) release(e uint32) {
+	m.node(e).setWord(markFlag)
 	m.node(e).setNewer(0)
 	if m.freeAt == 0 {
 		m.freeAt = e
@@ -149,14 +151,15 @@ func (m *mirror) begin(x *Index, tick uint32) uint32 {
 	return tick
 }
 
-// insert adds an entry at the newest end; flag is promisedFlag or 0.
-func (m *mirror) insert(x *Index, id, flag uint32) {
+// insert adds an entry at the newest end and returns it; flag is promisedFlag or 0.
+func (m *mirror) insert(x *Index, id, flag uint32) uint32 {
 	e := m.alloc(x, id|flag)
 	m.promised += flag / promisedFlag
 	m.link(m.newest, e)
 	m.link(e, 0)
 	m.enter(x, id, e)
 	m.n++
+	return e
 }
 
 // renew moves the run of neighbours from a to b to the newest end; 0, 0 is an

@@ -69,7 +69,7 @@ func (x *Index) Hot(now time.Time, q *Query, from int, ratio float64) int {
 		for w := range uint(ownerWords) {
 			owners += bits.OnesCount64(f.chunk.owners(f.id, w).Load())
 		}
-		pop := d.left(loadUse(&f.record().use))
+		pop := d.left(loadRelaxed(&f.record().use))
 		if !f.holds() || float64(pop) < ratio*float64(owners+1) {
 			break
 		}

@@ -37,27 +37,70 @@ func (x *Index) Keep(now time.Time, r Registration, c Chain) {
 	hashes, tick := c.Hashes(), x.tick(now)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r.spans(func(s span) { x.keep(m, r.pod, s, hashes, tick) })
+	r.spans(func(s span, at uint32) { x.keep(m, r.pod, s, hashes, at, tick) })
 	x.evict(r.pod, math.MaxInt, m.over)
 	m.publish(x)
 }
 
-// keep makes the blocks of a span entries of the pod that are no promise. One for
-// which there is no room is left out.
-func (x *Index) keep(m *mirror, pod uint8, s span, hashes []uint64, tick uint32) {
-	for k := min(s.to, len(hashes)) - 1; k >= s.from; k-- {
-		if e, _ := x.entry(m, pod, hashes[k]); e != 0 {
-			w := m.node(e).word()
-			m.promised -= w & promisedFlag / promisedFlag
-			m.node(e).setWord(w &^ promisedFlag)
+// keep makes the blocks of a span entries of the pod that are no promise. at is
+// probably the entry of the last of them. A block for which there is no room is left
+// out.
+func (x *Index) keep(m *mirror, pod uint8, s span, hashes []uint64, at, tick uint32) {
+	for i, k := 0, min(s.to, len(hashes))-1; k >= s.from; i, k = i+1, k-1 {
+		if i%warmAhead == 0 {
+			x.warmRecords(m, at)
+		}
+		if e, _ := x.entry(m, pod, hashes[k], at); e != 0 {
+			n := m.node(e)
+			m.promised -= n.word() & promisedFlag / promisedFlag
+			n.setWord(n.word() &^ promisedFlag)
+			at = n.newer()
 			continue
 		}
-		var at spot
+		var f spot
 		room := int64(0)
-		if x.own(pod, &at, hashes[k], packUse(x.decayAt(tick).now, 0), &room) == nowOwned {
+		if x.own(pod, &f, hashes[k], packUse(x.decayAt(tick).now, 0), &room) == nowOwned {
 			m.begin(x, tick)
-			m.insert(x, at.id, 0)
+			m.insert(x, f.id, 0)
 		}
 		x.release(room)
 	}
+}
+
+// entry returns the pod's entry of the block with the hash, and the block's id; 0 if
+// it has none. It is probably at, which costs a look at the record; else it is looked
+// up. The caller holds the mirror's lock.
+//
+// The blocks of a registration that were promised together are neighbours in the list,
+// from the tail of the chain to its head, unless something has happened to one of them:
+// so the entry after that of a block is probably that of the block before.
+func (x *Index) entry(m *mirror, pod uint8, hash uint64, at uint32) (e, id uint32) {
+	sp := spread(hash)
+	no, key := uint8(sp>>keyBits), sp&keyMask
+	v := x.views[no].Load()
+	if at != 0 && at <= m.used {
+		id := m.node(at).word() &^ promisedFlag
+		if id>>blockBits == uint32(no) && v.chunk(id&blockMask).record(id).key.Load()&identMask == key|aliveBit {
+			return at, id
+		}
+	}
+	c, n, _ := v.find(x.mix.place(sp), key)
+	if c == nil || c.owners(n, uint(pod/64)).Load()>>(pod%64)&1 == 0 {
+		return 0, 0
+	}
+	id = uint32(no)<<blockBits | n
+	return m.find(x, id), id
+}
+
+// warmRecords fetches the records of the entries from e on: the next ones to be kept.
+func (x *Index) warmRecords(m *mirror, e uint32) {
+	sum := uint64(0)
+	for n := 0; n < warmAhead && e != 0 && e <= m.used; n++ {
+		if w := m.node(e).word(); w&markFlag == 0 {
+			_, r := x.record(w & idMask)
+			sum ^= r.key.Load()
+		}
+		e = m.node(e).newer()
+	}
+	m.warmed = sum
 }

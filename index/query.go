@@ -156,8 +156,7 @@ func (x *Index) lookup(q *Query, hashes []uint64) {
 	warm := uint64(0)
 	for _, h := range hashes {
 		s := spread(h)
-		t := x.views[s>>keyBits].Load().table
-		warm ^= t[t.home(x.mix.place(s))][0].Load()
+		warm ^= x.views[s>>keyBits].Load().table.near(x.mix.place(s))
 	}
 	for i, h := range hashes {
 		s := spread(h)

@@ -152,6 +152,7 @@ type pass struct {
 	room   int64 // what is left of the reserved room for new blocks
 	insert bool  // else only touch what is there
 	count  int   // the first block whose popularity grows
+	warmed int   // the first block for which warm has been called
 }
 
 func (p *pass) run(hashes []uint64) {
@@ -159,6 +160,7 @@ func (p *pass) run(hashes []uint64) {
 	if !p.insert {
 		p.count = len(hashes)
 	}
+	p.warmed = len(hashes)
 	m, found := p.m, p.q.found[:len(hashes)]
 	var first, last uint32 // a run of neighbours in the list, to be renewed as one
 	for k := len(hashes) - 1; k >= 0; k-- {
@@ -171,6 +173,9 @@ func (p *pass) run(hashes []uint64) {
 		o := wasOwned
 		if !f.ownedBy(p.pod) {
 			if o = notOwned; p.insert {
+				if k < p.warmed {
+					p.warm(hashes, k)
+				}
 				o = p.x.own(p.pod, f, hashes[k], packUse(p.decay.now, 0), &p.room)
 			}
 		}
@@ -180,17 +185,16 @@ func (p *pass) run(hashes []uint64) {
 		case wasOwned:
 			first, last = p.seek(first, last, f.id)
 			if m.node(last).word()&promisedFlag != 0 {
-				p.add(k)
+				p.add(k, last)
 			}
 		case nowOwned:
 			m.renew(first, last)
 			first, last = 0, 0
-			m.insert(p.x, f.id, promisedFlag)
-			p.add(k)
+			p.add(k, m.insert(p.x, f.id, promisedFlag))
 		}
 		if k >= p.count {
 			use := &f.record().use
-			storeUse(use, p.decay.use(loadUse(use)))
+			storeRelaxed(use, p.decay.use(loadRelaxed(use)))
 		}
 	}
 	m.renew(first, last)
@@ -218,12 +222,41 @@ func (p *pass) follow(found []spot, k int, last uint32) (int, uint32) {
 			break
 		}
 		if k >= count {
-			storeUse(&r.use, d.use(loadUse(&r.use)))
+			storeRelaxed(&r.use, d.use(loadRelaxed(&r.use)))
 		}
 		last = next
 		k--
 	}
 	return k, last
+}
+
+// warm fetches what block k and the blocks before it will need if they are new to the
+// pod: where their entries will be, and if they do not exist yet, the dead records that
+// they will most likely become. One after the other, these would be waited for.
+func (p *pass) warm(hashes []uint64, k int) {
+	x, t := p.x, p.m.lookup.table
+	p.warmed = max(0, k+1-warmAhead)
+	if len(t) == 0 {
+		return
+	}
+	sum := uint64(0)
+	for i := k; i >= p.warmed; i-- {
+		f := &p.q.found[i]
+		id := f.id
+		if f.chunk == nil {
+			no := uint32(spread(hashes[i]) >> keyBits)
+			v := x.views[no].Load() // before the number: it has seen the number's chunk
+			n := uint32(loadRelaxed(&x.shards[no].free)) - 1
+			c := v.chunk(n)
+			if c == nil {
+				continue
+			}
+			id = no<<blockBits | n
+			sum ^= c.record(n).key.Load()
+		}
+		sum ^= t.near(x.mix.place(uint64(id)))
+	}
+	p.m.warmed = sum
 }
 
 // seek goes on to a block's entry: along the run if it continues there, else by

@@ -4,5 +4,5 @@ package index
 
 import "sync/atomic"
 
-func loadUse(p *uint64) uint64     { return atomic.LoadUint64(p) }
-func storeUse(p *uint64, v uint64) { atomic.StoreUint64(p, v) }
+func loadRelaxed(p *uint64) uint64     { return atomic.LoadUint64(p) }
+func storeRelaxed(p *uint64, v uint64) { atomic.StoreUint64(p, v) }

@@ -8,8 +8,8 @@ type shard struct {
 	mu   sync.Mutex
 	live uint32 // records in use
 	used uint32 // records ever used; those above are untouched
-	free uint32 // first dead record's number plus one, 0 for none
-	_    [44]byte
+	free uint64 // first dead record's number plus one, 0 for none; read also without the lock, as a hint
+	_    [40]byte
 }
 
 // keepRecords is how many records an empty shard may keep for the next blocks.
@@ -62,8 +62,9 @@ const (
 // sets the first owner.
 func (x *Index) create(s *shard, no uint8, place, key, use uint64) (*chunk, uint32, uint64) {
 	v := x.views[no].Load()
-	n := s.free - 1
-	if s.free == 0 {
+	free := uint32(s.free)
+	n := free - 1
+	if free == 0 {
 		if n = s.used; n > blockMask {
 			return nil, 0, 0
 		}
@@ -72,7 +73,7 @@ func (x *Index) create(s *shard, no uint8, place, key, use uint64) (*chunk, uint
 		v = x.grow(s, no)
 	}
 	c := v.chunks[n/chunkLen]
-	if s.free == 0 {
+	if free == 0 {
 		s.used++
 		if c == nil {
 			c = new(chunk)
@@ -81,13 +82,13 @@ func (x *Index) create(s *shard, no uint8, place, key, use uint64) (*chunk, uint
 		}
 	}
 	r := c.record(n)
-	if s.free != 0 {
-		s.free = uint32(loadUse(&r.use))
+	if free != 0 {
+		storeRelaxed(&s.free, loadRelaxed(&r.use))
 	}
 	s.live++
 	k := r.key.Load()&^identMask | key | aliveBit
 	r.key.Store(k)
-	storeUse(&r.use, use)
+	storeRelaxed(&r.use, use)
 	v.table.insert(place, n+1)
 	return c, n, k
 }
@@ -129,8 +130,8 @@ func (x *Index) disown(pod uint8, id uint32) bool {
 	k := r.key.Load()
 	v.table.remove(x.mix.place(uint64(no)<<keyBits|k&keyMask), n+1)
 	r.key.Store(k&^identMask + versionUnit)
-	storeUse(&r.use, uint64(s.free))
-	s.free = n + 1
+	storeRelaxed(&r.use, s.free)
+	storeRelaxed(&s.free, uint64(n+1))
 	if s.live--; s.live == 0 && s.used > keepRecords {
 		x.drop(s, no)
 	}
@@ -143,5 +144,6 @@ func (x *Index) drop(s *shard, no uint8) {
 	v := x.views[no].Load()
 	x.views[no].Store(emptyView)
 	x.bytes.Add(-v.bytes() - int64((s.used+chunkLen-1)/chunkLen)*chunkBytes)
-	s.used, s.free = 0, 0
+	s.used = 0
+	storeRelaxed(&s.free, 0)
 }

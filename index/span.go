@@ -4,6 +4,7 @@ package index
 // zero value promised nothing.
 type Registration struct {
 	pod   uint8
+	entry uint32 // the pod's entry of the last block of fresh when it was promised
 	done  int    // leading blocks registered
 	fresh span   // blocks that became entries of the pod, or were promised before
 	more  []span // further such blocks, if the pod held some behind a gap
@@ -12,15 +13,15 @@ type Registration struct {
 // span is a range of blocks, from included, to excluded.
 type span struct{ from, to int }
 
-// add notes that block k, in front of all noted so far, is promised.
-func (r *Registration) add(k int) {
+// add notes that block k, in front of all noted so far, is promised, as entry e.
+func (r *Registration) add(k int, e uint32) {
 	s := &r.fresh
 	if n := len(r.more); n > 0 {
 		s = &r.more[n-1]
 	}
 	switch {
 	case s.from == s.to:
-		*s = span{k, k + 1}
+		*s, r.entry = span{k, k + 1}, e
 	case s.from == k+1:
 		s.from = k
 	default:
@@ -29,11 +30,11 @@ func (r *Registration) add(k int) {
 }
 
 // spans calls f for each range of the blocks that are promised, from the chain's tail
-// to its head.
-func (r *Registration) spans(f func(s span)) {
-	f(r.fresh)
+// to its head, with the entry of the range's last block, if that is known.
+func (r *Registration) spans(f func(s span, at uint32)) {
+	f(r.fresh, r.entry)
 	for _, s := range r.more {
-		f(s)
+		f(s, 0)
 	}
 }
 

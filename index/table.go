@@ -52,6 +52,9 @@ func (t table) home(place uint64) uint32 {
 	return uint32(place >> 32 * uint64(len(t)) >> 32)
 }
 
+// near fetches the home bucket of a place: it returns something of it.
+func (t table) near(place uint64) uint64 { return t[t.home(place)][0].Load() }
+
 func (t table) after(b uint32) uint32 {
 	if b++; b == uint32(len(t)) {
 		return 0

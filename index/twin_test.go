@@ -181,7 +181,7 @@ func audit(x *Index) error {
 			}
 		}
 		free := 0
-		for f := s.free; f != 0; f = uint32(loadUse(&v.chunks[(f-1)/chunkLen].record(f - 1).use)) {
+		for f := uint32(s.free); f != 0; f = uint32(loadRelaxed(&v.chunks[(f-1)/chunkLen].record(f - 1).use)) {
 			free++
 		}
 		if alive != int(s.live) || alive+free != int(s.used) || alive > v.table.room() {
@@ -245,7 +245,9 @@ func auditMirror(x *Index, m *mirror, pod uint8) (entries int, err error) {
 	}
 	free := 0
 	for e := m.freeAt; e != 0; e = m.node(e).newer() {
-		free++
+		if free++; m.node(e).word()&markFlag == 0 {
+			return 0, fmt.Errorf("free node %d could be taken for an entry", e)
+		}
 	}
 	tail := uint32(0)
 	if entries > 0 {

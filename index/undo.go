@@ -15,35 +15,27 @@ func (x *Index) Undo(r Registration, c Chain) {
 	gone := int64(0)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r.spans(func(s span) { gone += x.takeBack(m, r.pod, s, hashes) })
+	r.spans(func(s span, at uint32) { gone += x.takeBack(m, r.pod, s, hashes, at) })
 	x.release(gone)
 	m.publish(x)
 }
 
 // takeBack removes the entries of a span that are promised only and returns how many
-// blocks disappeared.
-func (x *Index) takeBack(m *mirror, pod uint8, s span, hashes []uint64) (gone int64) {
+// blocks disappeared. at is probably the entry of the last block.
+func (x *Index) takeBack(m *mirror, pod uint8, s span, hashes []uint64, at uint32) (gone int64) {
 	for k := min(s.to, len(hashes)) - 1; k >= s.from; k-- {
-		e, id := x.entry(m, pod, hashes[k])
-		if e != 0 && m.node(e).word()&promisedFlag != 0 {
-			m.remove(x, e)
-			if x.disown(pod, id) {
-				gone++
-			}
+		e, id := x.entry(m, pod, hashes[k], at)
+		if e == 0 {
+			continue
+		}
+		at = m.node(e).newer()
+		if m.node(e).word()&promisedFlag == 0 {
+			continue
+		}
+		m.remove(x, e)
+		if x.disown(pod, id) {
+			gone++
 		}
 	}
 	return gone
-}
-
-// entry returns the pod's entry of the block with the hash, and the block's id; 0 if
-// it has none. The caller holds the mirror's lock.
-func (x *Index) entry(m *mirror, pod uint8, hash uint64) (e, id uint32) {
-	sp := spread(hash)
-	no := uint8(sp >> keyBits)
-	c, n, _ := x.views[no].Load().find(x.mix.place(sp), sp&keyMask)
-	if c == nil || c.owners(n, uint(pod/64)).Load()>>(pod%64)&1 == 0 {
-		return 0, 0
-	}
-	id = uint32(no)<<blockBits | n
-	return m.find(x, id), id
 }
