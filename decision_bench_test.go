@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"testing"
 	"time"
@@ -85,6 +86,7 @@ func BenchmarkDecisionCPU(b *testing.B) {
 	for _, s := range []selection.Strategy{selection.CacheAware, selection.ExpectedTTFT} {
 		b.Run(s.String(), func(b *testing.B) {
 			const round, capacity = 64, 4096
+			defer debug.SetGCPercent(debug.SetGCPercent(-1))
 			c := decisionCases[0]
 			c.bodies = round
 			d := newDecisions(b, c)
@@ -102,6 +104,7 @@ func BenchmarkDecisionCPU(b *testing.B) {
 					for i := range round {
 						d.arrive(i)
 					}
+					runtime.GC()
 				},
 				Run: func(int) {
 					for i := range round {
@@ -198,7 +201,7 @@ func (d *decisions) hold(text []byte, from uint8, pods int) {
 	req.Parse(prompt.Chat, benchBody(d.tb, text))
 	var c chain.Chain
 	c.Reset(d.h.chain, req.Seed, req.Text)
-	c.Complete()
+	c.Finish()
 	now := d.h.now()
 	var q index.Query
 	for pod := range pods {

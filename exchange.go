@@ -48,7 +48,9 @@ type exchange struct {
 	leases []*fleet.Lease
 	first  fleet.Lease     // one of them; most requests take no other
 	room   [2]*fleet.Lease // of leases
-	known  *placeholders   // nil before the decision
+	known  placeholders
+	// offered says that the request's replacer knows them: the decision is made.
+	offered bool
 	// prefilling is the latest prefill leg, nil without one.
 	prefilling *fleet.Lease
 	depth      int  // how much of the prompt the pod was known to hold that computes it

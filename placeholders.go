@@ -10,12 +10,12 @@ import (
 // placeholders makes the decision available to the rest of a Caddy
 // configuration, for instance to log_append or header.
 func (x *exchange) placeholders() {
-	if x.known == nil {
+	if !x.offered {
 		repl := x.replacer()
 		if repl == nil {
 			return
 		}
-		x.known = new(placeholders)
+		x.offered = true
 		repl.Map(x.known.value)
 	}
 	x.known.set(&x.route)
@@ -28,8 +28,8 @@ func (x *exchange) replacer() *caddy.Replacer {
 }
 
 // placeholders are the values of the placeholders of one request. They are made
-// only when somebody asks, which is seldom. The request's replacer keeps them: it
-// is asked for longer than the exchange lasts, by the access log for instance.
+// only when somebody asks, which is seldom. The request's replacer may ask when the
+// exchange is over, for the access log for instance, and from other goroutines.
 type placeholders struct {
 	mu    sync.Mutex // guards all below
 	pods  [3]string  // in the order of podPlaceholders

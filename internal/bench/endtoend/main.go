@@ -22,6 +22,7 @@ type options struct {
 	engines int
 	csv     string
 	idle    time.Duration
+	admin   string
 }
 
 func main() {
@@ -35,6 +36,7 @@ func main() {
 	flag.IntVar(&o.engines, "engines", 4, "simulated engines")
 	flag.StringVar(&o.csv, "csv", "", "file that gets the figures of every cell")
 	flag.DurationVar(&o.idle, "idle", 0, "measure only the CPU of 100 idle pods for so long")
+	flag.StringVar(&o.admin, "admin", "off", "address of Calinix's admin endpoint, to take profiles from /debug/pprof of while cells run")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()

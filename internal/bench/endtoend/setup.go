@@ -31,7 +31,7 @@ func startBench(ctx context.Context, o options, dir string, engines int) (_ *ben
 	if b.stock, err = start(ctx, o.binary, dir, "stock", stockFile(stock, pods), stock); err != nil {
 		return nil, err
 	}
-	if b.calinix, err = start(ctx, o.binary, dir, "calinix", calinixFile(own, pods), own); err != nil {
+	if b.calinix, err = start(ctx, o.binary, dir, "calinix", calinixFile(o.admin, own, pods), own); err != nil {
 		return nil, err
 	}
 	return b, nil
@@ -47,8 +47,9 @@ func (b *bench) stop() {
 
 func url(address string) string { return "https://" + address + "/v1/chat/completions" }
 
+// globalOptions is formatted with the admin endpoint.
 const globalOptions = `{
-	admin off
+	admin %s
 	auto_https disable_redirects
 	skip_install_trust
 	log {
@@ -58,7 +59,7 @@ const globalOptions = `{
 `
 
 func enginesFile(pods []string, decode float64) string {
-	return globalOptions + fmt.Sprintf(`
+	return fmt.Sprintf(globalOptions+`
 %s {
 	inference_sim {
 		prefill_tokens_per_second 1e12
@@ -68,11 +69,11 @@ func enginesFile(pods []string, decode float64) string {
 		max_num_seqs 4096
 	}
 }
-`, sites(pods), decode)
+`, "off", sites(pods), decode)
 }
 
 func stockFile(listen string, pods []string) string {
-	return globalOptions + fmt.Sprintf(`
+	return fmt.Sprintf(globalOptions+`
 https://%s {
 	tls internal
 	reverse_proxy %s {
@@ -84,15 +85,15 @@ https://%s {
 		}
 	}
 }
-`, listen, strings.Join(pods, " "))
+`, "off", listen, strings.Join(pods, " "))
 }
 
-func calinixFile(listen string, pods []string) string {
+func calinixFile(admin, listen string, pods []string) string {
 	var b strings.Builder
 	for i, p := range pods {
 		fmt.Fprintf(&b, "\t\t\tpod engine-%d http://%s\n", i, p)
 	}
-	return globalOptions + fmt.Sprintf(`
+	return fmt.Sprintf(globalOptions+`
 https://%s {
 	tls internal
 	calinix {
@@ -101,5 +102,5 @@ https://%s {
 %s		}
 	}
 }
-`, listen, b.String())
+`, admin, listen, b.String())
 }
