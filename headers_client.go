@@ -136,7 +136,7 @@ func foldHeaderByte(c byte) byte {
 func keepOwnHeaders(h http.Header) {
 	lists := h["Connection"]
 	for i, list := range lists {
-		if !strings.ContainsAny(list, "xX") { // keep-alive, close, Upgrade, TE
+		if strings.IndexByte(list, 'x') < 0 && strings.IndexByte(list, 'X') < 0 { // keep-alive, close, Upgrade, TE
 			continue
 		}
 		tokens := strings.Split(list, ",")

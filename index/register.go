@@ -160,7 +160,9 @@ func (p *pass) run(hashes []uint64) {
 	if !p.insert {
 		p.count = len(hashes)
 	}
-	p.warmed = len(hashes)
+	if p.room >= warmAhead/2 { // a few are not worth it
+		p.warmed = len(hashes)
+	}
 	m, found := p.m, p.q.found[:len(hashes)]
 	var first, last uint32 // a run of neighbours in the list, to be renewed as one
 	for k := len(hashes) - 1; k >= 0; k-- {

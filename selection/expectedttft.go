@@ -150,8 +150,8 @@ func (t *prices) of(v *View, r *Request, slot uint8, work float64) float64 {
 func (t *prices) cost(v *View, slot uint8, work float64) float64 {
 	q := &v.queues
 	wait := float64(float64(max(0, q.empty[slot]-t.now)) * t.ofWait)
-	held := float64(float64(q.prompts[slot]) * t.ofPrompt)
-	decode := float64(q.decoding[slot]) + float64(float64(q.decoders[slot])*t.prompt)
+	held := float64(q.prompts[slot] * t.ofPrompt)
+	decode := q.decoding[slot] + float64(q.decoders[slot]*t.prompt)
 	return work + wait + held + float64(decode*t.ofDecode)
 }
 

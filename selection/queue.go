@@ -19,13 +19,14 @@ type Load struct {
 // queues is what is known of the pods' work from what was sent to them and what
 // has come back, one array a quantity. Only the strategy ExpectedTTFT reads it;
 // it is kept for all, so that strategies can share a fleet. Sums are of
-// integers: when all legs have ended nothing is left of rounding. 10 KiB.
+// integers, also where they are kept as what scoring multiplies: when all legs have
+// ended nothing is left of rounding. 10 KiB.
 type queues struct {
-	uncached [Slots]int64 // of the legs whose first byte has not come
-	empty    [Slots]int64 // when these will be computed, on the caller's clock
-	prompts  [Slots]int64 // of all legs
-	decoding [Slots]int64 // the prompts of the legs past their first byte
-	decoders [Slots]int64 // the number of these
+	uncached [Slots]int64   // of the legs whose first byte has not come
+	empty    [Slots]int64   // when these will be computed, on the caller's clock
+	prompts  [Slots]float64 // of all legs
+	decoding [Slots]float64 // the prompts of the legs past their first byte
+	decoders [Slots]float64 // the number of these
 }
 
 // Clock readings are in nanoseconds from an origin of the caller's choice.
@@ -44,7 +45,7 @@ func WorkTime(tokens int64, rate float64) int64 {
 // computed behind those before it, rate tokens a second.
 func (v *View) Queue(slot uint8, l Load, now int64, rate float64) {
 	q := &v.queues
-	q.prompts[slot] += l.Prompt
+	q.prompts[slot] += float64(l.Prompt)
 	q.uncached[slot] += l.Uncached
 	q.empty[slot] = min(max(q.empty[slot], now)+WorkTime(l.Uncached, rate), now+maxWait)
 }
@@ -62,12 +63,12 @@ func (v *View) Computed(slot uint8, l Load, now int64, rate float64) {
 // Decode counts n more legs with prompts like l's that generate at the pod, or
 // fewer if n is negative.
 func (v *View) Decode(slot uint8, l Load, n int64) {
-	v.queues.decoding[slot] += n * l.Prompt
-	v.queues.decoders[slot] += n
+	v.queues.decoding[slot] += float64(n * l.Prompt)
+	v.queues.decoders[slot] += float64(n)
 }
 
 // Unqueue takes away what is left of a leg that was computed.
-func (v *View) Unqueue(slot uint8, l Load) { v.queues.prompts[slot] -= l.Prompt }
+func (v *View) Unqueue(slot uint8, l Load) { v.queues.prompts[slot] -= float64(l.Prompt) }
 
 // ClearQueue makes the pod in the slot one that nothing was ever sent to.
 func (v *View) ClearQueue(slot uint8) {
@@ -108,5 +109,5 @@ type Backlog struct {
 // Backlog returns what is known of the pod's work.
 func (v *View) Backlog(slot uint8) Backlog {
 	q := &v.queues
-	return Backlog{q.uncached[slot], q.prompts[slot], q.decoding[slot], q.decoders[slot], q.empty[slot]}
+	return Backlog{q.uncached[slot], int64(q.prompts[slot]), int64(q.decoding[slot]), int64(q.decoders[slot]), q.empty[slot]}
 }
