@@ -160,7 +160,7 @@ func (p *pair) run() pairEnd {
 	}
 	begun := p.answer.sent
 	if begun && panicked == nil && out == outcome.Answered {
-		x.flushEnd()
+		_ = http.NewResponseController(x.w).Flush() // the client need not wait for what follows
 		p.await(linger)
 	}
 	lost := !begun && p.turn(pairLost)

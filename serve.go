@@ -98,11 +98,16 @@ func (x *exchange) serve(kind outcome.Leg, role fleet.Role, load loader, lease *
 	}
 }
 
-// flushEnd writes out the end of the answer. Without it an HTTP/1 answer whose
-// last byte came more than a minute before its end is cut: the server's expired
-// write deadline is armed anew only by a write.
+// flushEnd writes out the end of an answer whose length was not known. Without it
+// an HTTP/1 answer whose last byte came more than a minute before its end is cut: the
+// server's expired write deadline is armed anew only by a write. An answer of known
+// length ends with its last byte; written out now it would be whole for the client
+// before the connection is ready for the next request, which is lost if the server
+// closes the connection for a reload in between.
 func (x *exchange) flushEnd() {
-	_ = http.NewResponseController(x.w).Flush()
+	if x.w.Header().Get("Content-Length") == "" {
+		_ = http.NewResponseController(x.w).Flush()
+	}
 }
 
 // endLeg settles everything that follows from how a leg ended.
