@@ -16,7 +16,7 @@ func (x *Index) evict(pod uint8, n int, more func(gone int64) bool) (gone int64)
 	m := &x.pods[pod]
 	for i := 0; i < n && m.n > 0 && more(gone); i++ {
 		if i%warmAhead == 0 {
-			x.warm(m)
+			x.warmOldest(m)
 		}
 		e := m.node(m.oldest).newer()
 		id := m.node(e).word() & idMask
@@ -27,33 +27,6 @@ func (x *Index) evict(pod uint8, n int, more func(gone int64) bool) (gone int64)
 	}
 	x.release(gone)
 	return gone
-}
-
-// warmAhead is how many entries or blocks are prepared at a time.
-const warmAhead = 16
-
-// warm fetches what the next evictions will need: the records of the oldest
-// entries, and the buckets that lead to these and to the entries. Nobody has used them
-// for long, so they are far away, and one after the other would be waited for.
-func (x *Index) warm(m *mirror) {
-	var due [warmAhead]uint64 // spread hashes
-	n, sum := 0, uint64(0)
-	for e := m.oldest; e != 0 && n < warmAhead; e = m.node(e).newer() {
-		w := m.node(e).word()
-		if w&markFlag != 0 {
-			continue
-		}
-		id := w & idMask
-		c, r := x.record(id)
-		sum ^= m.lookup.table.near(x.mix.place(uint64(id)))
-		sum ^= c.owners(id, uint(ownerWords-1)).Load()
-		due[n] = uint64(id>>blockBits)<<keyBits | r.key.Load()&keyMask
-		n++
-	}
-	for _, s := range due[:n] {
-		sum ^= x.views[s>>keyBits].Load().table.near(x.mix.place(s))
-	}
-	m.warmed = sum
 }
 
 // evictAll is evict in as many batches as needed, at most n, each under a lock

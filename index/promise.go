@@ -91,16 +91,3 @@ func (x *Index) entry(m *mirror, pod uint8, hash uint64, at uint32) (e, id uint3
 	id = uint32(no)<<blockBits | n
 	return m.find(x, id), id
 }
-
-// warmRecords fetches the records of the entries from e on: the next ones to be kept.
-func (x *Index) warmRecords(m *mirror, e uint32) {
-	sum := uint64(0)
-	for n := 0; n < warmAhead && e != 0 && e <= m.used; n++ {
-		if w := m.node(e).word(); w&markFlag == 0 {
-			_, r := x.record(w & idMask)
-			sum ^= r.key.Load()
-		}
-		e = m.node(e).newer()
-	}
-	m.warmed = sum
-}

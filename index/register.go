@@ -232,35 +232,6 @@ func (p *pass) follow(found []spot, k int, last uint32) (int, uint32) {
 	return k, last
 }
 
-// warm fetches what block k and the blocks before it will need if they are new to the
-// pod: where their entries will be, and if they do not exist yet, the dead records that
-// they will most likely become. One after the other, these would be waited for.
-func (p *pass) warm(hashes []uint64, k int) {
-	x, t := p.x, p.m.lookup.table
-	p.warmed = max(0, k+1-warmAhead)
-	if len(t) == 0 {
-		return
-	}
-	sum := uint64(0)
-	for i := k; i >= p.warmed; i-- {
-		f := &p.q.found[i]
-		id := f.id
-		if f.chunk == nil {
-			no := uint32(spread(hashes[i]) >> keyBits)
-			v := x.views[no].Load() // before the number: it has seen the number's chunk
-			n := uint32(loadRelaxed(&x.shards[no].free)) - 1
-			c := v.chunk(n)
-			if c == nil {
-				continue
-			}
-			id = no<<blockBits | n
-			sum ^= c.record(n).key.Load()
-		}
-		sum ^= t.near(x.mix.place(uint64(id)))
-	}
-	p.m.warmed = sum
-}
-
 // seek goes on to a block's entry: along the run if it continues there, else by
 // the look-up, and a new run begins.
 func (p *pass) seek(first, last, id uint32) (uint32, uint32) {
