@@ -20,7 +20,7 @@ type Ask struct {
 	// or its first byte has come.
 	Chain Chain
 	// Later says that Lease.Complete follows: until then no more of the chain is
-	// hashed, and registered, than the decision takes, and some blocks.
+	// hashed than the decision takes, and nothing registered.
 	Later bool
 	// Tokens is the length of the prompt in estimated tokens of the engine; 0:
 	// by the length of the chain's text.
@@ -95,7 +95,7 @@ func (f *Fleet) Begin(now time.Time, a *Ask, l *Lease) error {
 	}
 	w := works.Get().(*work)
 	err := f.begin(now, a, l, w)
-	if err != nil || l.tail.work == nil {
+	if err != nil || l.record.work == nil {
 		works.Put(w)
 	}
 	return err

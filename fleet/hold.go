@@ -104,7 +104,7 @@ func (f *Fleet) beginOrHold(now time.Time, a *Ask, l *Lease) error {
 		return err // h keeps w
 	}
 	h.work = nil
-	if err != nil || l.tail.work == nil {
+	if err != nil || l.record.work == nil {
 		works.Put(w)
 	}
 	if h.queued {

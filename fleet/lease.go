@@ -30,7 +30,7 @@ type Lease struct {
 	pod    *Pod
 	ref    Ref
 	role   Role
-	tail   tail
+	record record
 	phase  phase // guarded by fleet.mu
 	queued queued
 }
@@ -63,7 +63,7 @@ func (f *Fleet) lease(now time.Time, a *Ask, w *work, slot uint8, l *Lease) {
 	}
 	l.Depth = w.query.Depth(int(slot))
 	l.fleet, l.pod, l.ref, l.role = f, s.pod, Ref{slot, s.gen}, a.Role
-	l.tail.reset(s.memory)
+	l.record.reset(s.memory)
 	l.phase, l.Blocks = begun, 0
 	l.Strategy, l.Fallback, l.Home = w.request.Strategy, w.fell, w.home
 	l.Tokens, l.Covered, l.Available = 0, 0, 0
@@ -90,8 +90,8 @@ func (l *Lease) FirstByte(now time.Time) {
 	if f == nil {
 		return
 	}
-	l.tail.mu.Lock()
-	defer l.tail.mu.Unlock()
+	l.record.mu.Lock()
+	defer l.record.mu.Unlock()
 	f.mu.Lock()
 	first := l.advance(answered)
 	if first {
@@ -128,17 +128,17 @@ func (l *Lease) End(now time.Time, o outcome.Outcome) {
 	if f == nil {
 		return
 	}
-	l.tail.mu.Lock()
+	l.record.mu.Lock()
 	f.mu.Lock()
 	was := l.phase
 	l.phase = ended
 	f.mu.Unlock()
 	if was == ended {
-		l.tail.mu.Unlock()
+		l.record.mu.Unlock()
 		return
 	}
 	undo := l.unregister(now, was != answered && o.UndoRegistration())
-	l.tail.mu.Unlock()
+	l.record.mu.Unlock()
 	f.mu.Lock()
 	refit := !undo && f.weigh(l)
 	at := f.clock(now)

@@ -4,7 +4,7 @@
 // On a request's way it stands between Prepare and Score. Query takes the
 // prompt's chain and the candidates and answers with frames: sets of candidates
 // that hold the same number of leading blocks. When a pod has been picked,
-// RegisterHead and RegisterTail note that it will hold the whole chain; with the
+// Promise notes that it will hold the whole chain; with the
 // first byte Keep lets go what that displaces, and if the leg fails before, Undo
 // takes it back, and nothing was displaced (promise.go). In between nothing is looked
 // up twice: the Query remembers where it found the blocks.

@@ -91,9 +91,8 @@ func (tw *twin) step(t *tape, at *time.Duration) error {
 		tw.m.configure(o)
 	case 9:
 		p, c := pod(), t.chain()
-		r := tw.registerHead(*at, p, c, t.below(20))
 		*at += time.Duration(t.below(30)) * time.Millisecond
-		tw.registerTail(*at, r)
+		tw.promise(*at, p, c)
 	case 10:
 		if len(tw.regs) > 0 {
 			tw.keep(*at, &tw.regs[t.below(len(tw.regs))])

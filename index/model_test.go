@@ -29,7 +29,6 @@ type modelEntry struct {
 
 type modelReg struct {
 	pod      int
-	done     int
 	promised []uint64
 }
 
@@ -85,17 +84,17 @@ func (m *model) clock(since time.Duration) uint32 {
 }
 
 func (m *model) register(since time.Duration, pod int, hashes []uint64) modelReg {
-	r := m.promise(since, pod, hashes, modelReg{pod: pod})
+	r := m.promise(since, pod, hashes)
 	m.keep(since, r)
 	return r
 }
 
-func (m *model) promise(since time.Duration, pod int, hashes []uint64, head modelReg) modelReg {
+func (m *model) promise(since time.Duration, pod int, hashes []uint64) modelReg {
 	tick := m.clock(since)
 	p := &m.pods[pod]
 	n := min(len(hashes), p.cap, m.max)
 	if n == 0 {
-		return head
+		return modelReg{pod: pod}
 	}
 	hashes = hashes[:n]
 	m.expirePod(pod, tick)
@@ -117,7 +116,7 @@ func (m *model) promise(since time.Duration, pod int, hashes []uint64, head mode
 
 func (m *model) walk(pod int, hashes []uint64, insert bool) modelReg {
 	p := &m.pods[pod]
-	r := modelReg{pod: pod, done: len(hashes)}
+	r := modelReg{pod: pod}
 	for k := len(hashes) - 1; k >= 0; k-- {
 		e := modelEntry{hash: hashes[k], tick: p.tick, promised: true}
 		if i := p.find(hashes[k]); i >= 0 {

@@ -7,7 +7,7 @@ import (
 
 // A pod is credited with a prompt when it gets it, but whether the prompt displaces
 // anything in the pod's cache shows later: one that the engine refuses, for being too
-// long, say, displaces nothing. So what RegisterHead and RegisterTail note is a
+// long, say, displaces nothing. So what Promise notes is a
 // promise. Its entries are found by queries like any others, and come on top of the
 // pod's capacity until Keep makes them what the pod holds, or Undo takes them back.
 // (The ceiling of the index holds for promises too: what goes for it is the oldest of

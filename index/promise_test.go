@@ -18,7 +18,7 @@ func TestOverdraft(t *testing.T) {
 	chains, regs := make([]*fakeChain, promises), make([]Registration, promises)
 	for i := range regs {
 		chains[i] = newChain(uint64(i)+2, room)
-		regs[i] = x.RegisterTail(epoch, Registration{pod: 1}, chains[i], nil)
+		regs[i] = x.Promise(epoch, 1, chains[i], nil)
 		if n := x.PodBlocks(1); n > room+overdraft {
 			t.Fatalf("%d entries after %d promises", n, i+1)
 		}

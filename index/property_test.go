@@ -87,13 +87,8 @@ func TestModel(t *testing.T) {
 				tw.register(at, pods.Draw(t, "pod"), c, &tw.q)
 				tw.register(at, pods.Draw(t, "second pod"), c, &tw.q)
 			},
-			"register head": func(t *rapid.T) {
-				tw.registerHead(at, pods.Draw(t, "pod"), chains(loose).Draw(t, "chain"), rapid.IntRange(0, 20).Draw(t, "head"))
-			},
-			"register tail": func(*rapid.T) {
-				if r := reg(); r.head {
-					tw.registerTail(at, r)
-				}
+			"promise": func(t *rapid.T) {
+				tw.promise(at, pods.Draw(t, "pod"), chains(loose).Draw(t, "chain"))
 			},
 			"undo": func(*rapid.T) {
 				r := reg()

@@ -18,7 +18,7 @@ import (
 // for each entry that has to go. No allocations but for growth, and for a pod
 // that held blocks behind a gap.
 func (x *Index) Register(now time.Time, pod uint8, c Chain, q *Query) Registration {
-	r := x.RegisterTail(now, Registration{pod: pod}, c, q)
+	r := x.Promise(now, pod, c, q)
 	x.Keep(now, r, c)
 	return r
 }
@@ -28,33 +28,21 @@ func (x *Index) Register(now time.Time, pod uint8, c Chain, q *Query) Registrati
 // cannot push everything else out.
 const MaxChain = 1 << 16
 
-// RegisterHead notes that the pod is about to hold the blocks of the chain that are
-// hashed already; c is not extended. It is a promise (promise.go): RegisterTail may
-// follow, Keep or Undo is to.
-func (x *Index) RegisterHead(now time.Time, pod uint8, c Chain, q *Query) Registration {
-	head := Registration{pod: pod}
+// Promise is Register for a prompt that the pod has got, but not computed yet: nothing
+// goes for it but for the index's ceiling (promise.go). Keep or Undo is to follow.
+func (x *Index) Promise(now time.Time, pod uint8, c Chain, q *Query) Registration {
 	if c == nil {
-		return head
-	}
-	return x.register(x.tick(now), c.Hashes(), q, head)
-}
-
-// RegisterTail completes c and what RegisterHead began for the same request; the
-// result, a promise too, stands for both.
-func (x *Index) RegisterTail(now time.Time, head Registration, c Chain, q *Query) Registration {
-	if c == nil {
-		return head
+		return Registration{pod: pod}
 	}
 	c.Complete()
-	return x.register(x.tick(now), c.Hashes(), q, head)
+	return x.register(x.tick(now), pod, c.Hashes(), q)
 }
 
-func (x *Index) register(tick uint32, hashes []uint64, q *Query, head Registration) Registration {
-	pod := head.pod
+func (x *Index) register(tick uint32, pod uint8, hashes []uint64, q *Query) Registration {
 	m := &x.pods[pod]
 	n := min(int64(len(hashes)), m.capacity.Load(), x.max.Load(), MaxChain)
 	if n == 0 {
-		return head
+		return Registration{pod: pod}
 	}
 	if q == nil {
 		q = new(Query)
@@ -67,7 +55,7 @@ func (x *Index) register(tick uint32, hashes []uint64, q *Query, head Registrati
 		q.reset() // some of the blocks found may have gone
 	}
 
-	p := pass{x: x, m: m, q: q, head: head.done, decay: x.decayAt(tick)}
+	p := pass{x: x, m: m, q: q, decay: x.decayAt(tick)}
 	for try := 0; ; try++ {
 		need := x.locate(q, hashes)
 		p.insert = x.reserve(need)
@@ -81,7 +69,7 @@ func (x *Index) register(tick uint32, hashes []uint64, q *Query, head Registrati
 		}
 		m.mu.Lock()
 		m.begin(x, tick)
-		p.Registration = Registration{pod: pod, done: len(hashes)}
+		p.Registration = Registration{pod: pod}
 		p.run(hashes)
 		x.evict(pod, math.MaxInt, m.over)
 		m.publish(x)
@@ -147,19 +135,13 @@ type pass struct {
 	x      *Index
 	m      *mirror
 	q      *Query
-	head   int // leading blocks that the same request has registered before
 	decay  decay
 	room   int64 // what is left of the reserved room for new blocks
-	insert bool  // else only touch what is there
-	count  int   // the first block whose popularity grows
+	insert bool  // else only touch what is there, and nothing becomes more popular
 	warmed int   // the first block for which warm has been called
 }
 
 func (p *pass) run(hashes []uint64) {
-	p.count = p.head
-	if !p.insert {
-		p.count = len(hashes)
-	}
 	if p.room >= warmAhead/2 { // a few are not worth it
 		p.warmed = len(hashes)
 	}
@@ -194,7 +176,7 @@ func (p *pass) run(hashes []uint64) {
 			first, last = 0, 0
 			p.add(k, m.insert(p.x, f.id, promisedFlag))
 		}
-		if k >= p.count {
+		if p.insert {
 			use := &f.record().use
 			storeRelaxed(use, p.decay.use(loadRelaxed(use)))
 		}
@@ -211,7 +193,7 @@ func (p *pass) run(hashes []uint64) {
 // to be seen is that the record is the block's.
 func (p *pass) follow(found []spot, k int, last uint32) (int, uint32) {
 	at := p.m.nodes[last/nodesLen]
-	count, d := p.count, p.decay
+	counts, d := p.insert, p.decay
 	for i := last % nodesLen; k >= 0 && k < len(found) && i < nodesLen-1; i++ {
 		f, next := &found[k], last+1
 		// Branches, not a choice of values: the next round does not wait for
@@ -223,7 +205,7 @@ func (p *pass) follow(found []spot, k int, last uint32) (int, uint32) {
 		if r.key.Load() != f.key {
 			break
 		}
-		if k >= count {
+		if counts {
 			storeRelaxed(&r.use, d.use(loadRelaxed(&r.use)))
 		}
 		last = next

@@ -21,8 +21,8 @@ var rewrite = flag.Bool("rewrite", false, "write the actual output into the scri
 //
 //	config   [max-blocks=N] [ttl=D]      other bounds
 //	capacity pod=N blocks=N              size of a pod's cache
-//	register pod=N [at=D] [as=NAME] block…   also: head …, then tail NAME block…
-//	keep     [at=D] NAME                 of a head or tail; also: undo NAME
+//	register pod=N [at=D] [as=NAME] block…   also: promise …
+//	keep     [at=D] NAME                 of a promise; also: undo NAME
 //	wipe     pod=N
 //	expire   at=D
 //	query    [pods=N-M] block…           frames, deepest last
@@ -129,17 +129,12 @@ func (s *script) run(words []string) string {
 		s.x.SetCapacity(uint8(pod), a.number("blocks"))
 		s.m.setCapacity(pod, a.number("blocks"))
 		return "ok"
-	case "register", "head", "tail":
+	case "register", "promise":
 		var r twinReg
-		switch c := s.chain(a.blocks); words[0] {
-		case "register":
+		if c := s.chain(a.blocks); words[0] == "promise" {
+			r = *s.promise(at, pod, c)
+		} else {
 			r = *s.register(at, pod, c, nil)
-		case "head":
-			r = *s.registerHead(at, pod, c, len(c.hashes))
-		case "tail":
-			r = *s.note(*s.regs[a.named["of"]])
-			r.chain = c
-			s.registerTail(at, &r)
 		}
 		if name := a.named["as"]; name != "" {
 			s.regs[name] = &r

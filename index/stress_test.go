@@ -162,9 +162,7 @@ func TestStress(t *testing.T) {
 				case 3:
 					x.Configure(Options{MaxBlocks: ceiling, StaleTTL: time.Duration(r.IntN(3)) * time.Second})
 				case 4, 5:
-					reg := x.RegisterHead(now(), pod, c, &q)
-					reg = x.RegisterTail(now(), reg, c, &q)
-					x.Undo(reg, c)
+					x.Undo(x.Promise(now(), pod, c, &q), c)
 				default:
 					reg := x.Register(now(), pod, c, &q)
 					if k < 10 {

@@ -19,7 +19,6 @@ type twinReg struct {
 	chain *fakeChain
 	real  Registration
 	model modelReg
-	head  bool // may be continued
 }
 
 // epoch is the time at which all tests of the index begin.
@@ -38,19 +37,11 @@ func (t *twin) register(at time.Duration, pod int, c *fakeChain, q *Query) *twin
 	return t.note(r)
 }
 
-func (t *twin) registerHead(at time.Duration, pod int, c *fakeChain, blocks int) *twinReg {
-	c.done = 0
-	c.Extend(blocks)
-	r := twinReg{chain: c, head: true}
-	r.real = t.x.RegisterHead(epoch.Add(at), uint8(pod), c, nil)
-	r.model = t.m.promise(at, pod, c.Hashes(), modelReg{pod: pod})
+func (t *twin) promise(at time.Duration, pod int, c *fakeChain) *twinReg {
+	r := twinReg{chain: c}
+	r.real = t.x.Promise(epoch.Add(at), uint8(pod), c, nil)
+	r.model = t.m.promise(at, pod, c.hashes)
 	return t.note(r)
-}
-
-func (t *twin) registerTail(at time.Duration, r *twinReg) {
-	r.real = t.x.RegisterTail(epoch.Add(at), r.real, r.chain, nil)
-	r.model = t.m.promise(at, r.model.pod, r.chain.hashes, r.model)
-	r.head = false
 }
 
 // keep and undo end the registration, of which nothing is left then.

@@ -9,19 +9,19 @@ import (
 	"github.com/calinix/caddy-calinix/outcome"
 )
 
-// later begins a leg that leaves the tail of its prompt, of 100 blocks.
+// later begins a leg that leaves its prompt, of 100 blocks, to Complete.
 func later(t *testing.T, f *Fleet) *Lease {
 	t.Helper()
 	a := ask(words(run("w", 100)...))
 	a.Later = true
 	l := begin(t, f, a)
-	if got := of(t, f, "pod-0").Blocks; got == 0 || got >= 100 {
+	if got := of(t, f, "pod-0").Blocks; got != 0 {
 		t.Fatalf("%d blocks are registered at once", got)
 	}
 	return l
 }
 
-func TestTailIsRegisteredLater(t *testing.T) {
+func TestPromptIsRegisteredLater(t *testing.T) {
 	f := fleetOf(t, single(1))
 	l := later(t, f)
 	l.Complete(epoch)
@@ -48,7 +48,7 @@ func TestEndCompletesWhatNobodyHas(t *testing.T) {
 	l.Complete(epoch) // too late
 }
 
-func TestFailedLegTakesBackHeadAndTail(t *testing.T) {
+func TestFailedLegTakesBackItsPrompt(t *testing.T) {
 	for _, completed := range []bool{false, true} {
 		f := fleetOf(t, single(1))
 		l := later(t, f)
@@ -63,8 +63,7 @@ func TestFailedLegTakesBackHeadAndTail(t *testing.T) {
 	}
 }
 
-// What another leg has come to rely on stays, and the tail that was this leg's
-// alone goes.
+// What another leg has come to rely on stays, and what was this leg's alone goes.
 func TestFailedLegLeavesWhatOthersUse(t *testing.T) {
 	f := fleetOf(t, single(1))
 	l := later(t, f)
@@ -76,8 +75,8 @@ func TestFailedLegLeavesWhatOthersUse(t *testing.T) {
 	}
 }
 
-// A pod that has lost its cache since the pick is not credited with a tail.
-func TestForgottenPodGetsNoTail(t *testing.T) {
+// A pod that has lost its cache since the pick is not credited with the prompt.
+func TestForgottenPodGetsNothing(t *testing.T) {
 	f := fleetOf(t, single(1))
 	l := later(t, f)
 	f.SetUp(l.Ref(), true, true)
@@ -100,7 +99,7 @@ func TestPromptDisplacesWithItsFirstByte(t *testing.T) {
 		{"refused", func(l *Lease) { l.Complete(epoch); l.End(epoch, outcome.Refused4xx) }, others},
 		{"refused at once", func(l *Lease) { l.End(epoch, outcome.Refused4xx) }, others},
 		{"answered", func(l *Lease) { l.Complete(epoch); l.FirstByte(epoch) }, room - 90},
-		{"answered before the tail", func(l *Lease) { l.FirstByte(epoch); l.Complete(epoch) }, room - 90},
+		{"answered before it is registered", func(l *Lease) { l.FirstByte(epoch); l.Complete(epoch) }, room - 90},
 		{"ended without a first byte", func(l *Lease) { l.End(epoch, outcome.ClientGone) }, room - 90},
 	} {
 		t.Run(c.name, func(t *testing.T) {
