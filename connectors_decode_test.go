@@ -1,6 +1,7 @@
 package calinix_test
 
 import (
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -16,13 +17,16 @@ const (
 // decodeTroubles are those of a decode engine after which another one is tried.
 var decodeTroubles = []struct {
 	name, reason string
-	is           trouble // nil: nobody listens
+	is           func(*troubledEngine)
 	// reusable: the engine has not begun to fetch anything.
 	reusable bool
+	member   string // of the request
 }{
-	{"503", "refused_5xx", answersWith(503), true},
-	{"500", "refused_5xx", answersWith(500), false},
-	{"refused", "unreachable", nil, true},
+	{"503", "refused_5xx", func(e *troubledEngine) { e.has(answersWith(503)) }, true, streamed},
+	{"429", "refused_4xx", func(e *troubledEngine) { e.has(answersWith(429)) }, true, streamed},
+	{"500", "refused_5xx", func(e *troubledEngine) { e.has(answersWith(500)) }, false, streamed},
+	{"refused", "unreachable", (*troubledEngine).stop, true, streamed},
+	{"hung up on", "lost_sending", (*troubledEngine).hangsUp, true, streamed + "," + bulk},
 }
 
 // after says what becomes of the prompt. What a store or a cache below the engines
@@ -52,11 +56,9 @@ func TestConnectorsDecodeElsewhere(t *testing.T) {
 		h := &handings[i]
 		for _, c := range decodeTroubles {
 			t.Run(h.name+"/"+c.name, func(t *testing.T) {
-				s := h.troubled(t, quickSim, "retry_status 500 503")
-				if s.decode[0].has(c.is); c.is == nil {
-					s.decode[0].stop()
-				}
-				a := s.cl.Post(t, chatPath, chat(words("elsewhere", 40), streamed))
+				s := h.troubled(t, quickSim, "retry_status 429 500 503")
+				c.is(s.decode[0])
+				a := s.cl.Post(t, chatPath, chat(words("elsewhere", 40), c.member))
 				if a.Status != 200 || a.Err != nil || !strings.Contains(string(a.Body), "[DONE]") || a.Header.Get("X-Calinix-Decode-Pod-Id") != "decode-2" {
 					t.Fatal(a)
 				}
@@ -86,6 +88,54 @@ func TestConnectorsDecodeElsewhere(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestConnectorsDecodeElsewhereLate: with connectors whose legs are sent at once, and
+// whose prefill leg ends when the prompt is computed, a decode leg that fails after that:
+// what was computed is pinned until the engine's lease runs out, and the try elsewhere
+// has its prompt computed again, with a fresh id.
+func TestConnectorsDecodeElsewhereLate(t *testing.T) {
+	for i := range handings {
+		h := &handings[i]
+		if !h.concurrent || h.name == "sglang" { // whose prefill engine answers when the KV was fetched
+			continue
+		}
+		t.Run(h.name, func(t *testing.T) {
+			s := h.troubled(t, quickSim, "retry_status 503")
+			late := make(chan struct{})
+			s.decode[0].has(func(w http.ResponseWriter, r *http.Request, engine http.Handler) {
+				<-late
+				answersWith(503)(w, r, engine)
+			})
+			done := post(t, s.cl, chat(words("late", 40), streamed))
+			eventually(t, "a prompt that is pinned, and no prefill leg", func() bool {
+				return s.prefill[0].Stats().Leases == 1 && s.count(t, "calinix_pod_inflight", "role", "prefill") == 0
+			})
+			close(late)
+			a := <-done
+			if a.Status != 200 || a.Err != nil || !strings.Contains(string(a.Body), "[DONE]") || a.Header.Get("X-Calinix-Decode-Pod-Id") != "decode-2" {
+				t.Fatal(a)
+			}
+			s.idle(t)
+			legs := append(s.prefill[0].legs(), s.prefill[1].legs()...)
+			if got := s.counts(); len(legs) != 2 || got[2] != 1 || got[3] != 1 {
+				t.Fatalf("the engines got %v", got)
+			}
+			first, second := h.id(t, s.decode[0].legs()[0]), h.id(t, s.decode[1].legs()[0])
+			if ids := h.ids(t, legs); first == second || !slices.Contains(ids, first) || !slices.Contains(ids, second) {
+				t.Errorf("the prefill legs have the ids %s, the decode legs %s and %s", ids, first, second)
+			}
+			s.waitCount(t, 1, "calinix_retries_total", "reason", "refused_5xx")
+			s.waitCount(t, 0, "calinix_prefill_failures_total")
+			if pinned, expired := s.leases(); pinned != 1 || expired != 0 {
+				t.Errorf("%d prompts are pinned, %d have expired", pinned, expired)
+			}
+			s.clock.runOut()
+			if pinned, expired := s.leases(); pinned != 0 || expired != 1 {
+				t.Errorf("%d prompts are pinned for ever, %d have expired", pinned, expired)
+			}
+		})
 	}
 }
 
