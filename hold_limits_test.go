@@ -51,12 +51,40 @@ func TestHeldTooMany(t *testing.T) {
 func (s *site) wantOverloaded(t testing.TB, reason, why string, send func() *testcaddy.Answer) {
 	t.Helper()
 	before, mark := s.count(t, "calinix_overload_refusals_total", "reason", reason), s.Log.Mark()
+	legs, refused := s.count(t, "calinix_requests_total"), s.count(t, "calinix_requests_total", "pod", "", "code", "503")
 	a := send()
 	if code := wantError(t, a, 503); code != "overloaded" || a.Header.Get("Retry-After") != "5" || !strings.Contains(string(a.Body), why) {
 		t.Errorf("want %q: %v", why, a)
 	}
 	s.waitCount(t, before+1, "calinix_overload_refusals_total", "reason", reason)
-	s.Log.Wait(t, mark, "the reason", func(e testcaddy.Entry) bool { return e.Has("calinix_outcome", "overloaded") })
+	s.Log.Wait(t, mark, "the reason", func(e testcaddy.Entry) bool { return e.Has("calinix_outcome", "overloaded") && e.Has("status", "503") })
+	s.waitCount(t, refused+1, "calinix_requests_total", "pod", "", "code", "503")
+	if n := s.count(t, "calinix_requests_total") - legs; n != 1 {
+		t.Errorf("%v legs are counted", n)
+	}
+	for _, name := range []string{"calinix_retries_total", "calinix_prefill_failures_total"} {
+		if n := s.count(t, name, "reason", "overloaded"); n != 0 {
+			t.Errorf("%s is %v", name, n)
+		}
+	}
+}
+
+// TestHeldPrefillTooLong: in dispatch mode, too; no decode pod serves the request alone
+// instead, though decodeOnly is on.
+func TestHeldPrefillTooLong(t *testing.T) {
+	testcaddy.NoLeaks(t)
+	prefill, decode := pods(t, "p"), pods(t, "d")
+	s := serve(t, overload("timeout 100ms")+dispatch(prefill, decode, "on_prefill_failure decode_only"), testcaddy.Plain())
+	cl := s.Client(t, testcaddy.H1)
+	free, big := occupy(t, cl, prefill[0])
+	s.wantOverloaded(t, "timeout", "no pod was free for this request in 100ms", func() *testcaddy.Answer {
+		return cl.Post(t, chatPath, chat(fresh("held", 300)))
+	})
+	if prefill.Total() != 1 || decode.Total() != 0 {
+		t.Errorf("the pods got %v and %v", prefill.Counts(), decode.Counts())
+	}
+	close(free)
+	want200(t, big)
 }
 
 // TestHeldPodsGo: those that are held when the last pod goes down are told so.

@@ -98,7 +98,10 @@ var scenes = []scene{
 	},
 	{outcome: "no_pod", legs: anyLeg, only: "alone", nobody: true, down: func(p *played) fakepod.Pods { return fakepod.Pods{p.first} }},
 	{outcome: "no_pod", legs: []string{"prefill"}, only: "decodeOnly", nobody: true, down: func(p *played) fakepod.Pods { return fakepod.Pods{p.first} }},
-	{outcome: "rejected", legs: []string{"single", "prefill"}, only: "alone", given: 400, nobody: true, headers: []string{"x-calinix-mode", "both"}},
+	{outcome: "rejected", name: "body too large", legs: []string{"single", "prefill"}, only: "alone", given: 413, nobody: true, keys: "max_body_bytes 1MB\n", members: []string{bulk}},
+	{outcome: "rejected", name: "no memory", legs: []string{"single", "prefill"}, only: "alone", given: 503, nobody: true, keys: "body_memory_bytes 1MB\n", members: []string{bulk}},
+	{outcome: "rejected", name: "unknown encoding", legs: []string{"decode"}, only: "alone", given: 415, nobody: true, headers: []string{"Content-Encoding", "br"}},
+	{outcome: "rejected", name: "bad mode", legs: []string{"single", "prefill"}, only: "alone", given: 400, nobody: true, headers: []string{"x-calinix-mode", "both"}},
 }
 
 // variants are the sites on which the scene is played: with one pod for the leg;

@@ -96,7 +96,6 @@ func failureRows(t *testing.T) (rows []failureRow) {
 var impossible = map[string]string{
 	"unusable single": "the answer is the client's, whatever it is",
 	"unusable decode": "the answer is the client's, whatever it is",
-	"rejected decode": "a request is refused before its first leg",
 	"dropped single":  "there is no other leg",
 
 	"overloaded single":  heldElsewhere,
@@ -104,4 +103,4 @@ var impossible = map[string]string{
 	"overloaded decode":  heldElsewhere,
 }
 
-const heldElsewhere = "no leg is begun; TestHeldTooLong plays it"
+const heldElsewhere = "no leg is begun; TestHeldTooLong and TestHeldPrefillTooLong play it"
