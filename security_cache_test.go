@@ -51,6 +51,29 @@ func secureSessionFlood(t *testing.T) {
 			t.Errorf("round %d: the session moved from %s to %s", round, at, a.Pod())
 		}
 	}
+	known := func(session string) bool {
+		t.Helper()
+		for _, c := range s.explain(t, "", question, "X-Session-ID", session).Candidates {
+			if c.Sticky > 0 {
+				return true
+			}
+		}
+		return false
+	}
+	if !known("mine") || !known("flood7-39") {
+		t.Error("a session that was used last is forgotten")
+	}
+	left := 0
+	for round := range 8 {
+		for i := range 40 {
+			if known(fmt.Sprint("flood", round, "-", i)) {
+				left++
+			}
+		}
+	}
+	if left != 49 || known("flood0-0") { // and mine
+		t.Errorf("%d of the others are known, of 50 in all", left)
+	}
 }
 
 // secureCollisions: two texts of one hash are taken for one, and that is all that
