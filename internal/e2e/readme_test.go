@@ -29,17 +29,22 @@ func readFile(t *testing.T, name string) string {
 	return string(text)
 }
 
-// block is a fenced block of README.md.
+// block is a fenced block of a page.
 type block struct {
 	language string
 	line     int // of its first line
 	text     string
 }
 
-func readmeBlocks(t *testing.T) (blocks []block) {
+func readmeBlocks(t *testing.T) []block {
+	t.Helper()
+	return blocksOf(t, "README.md")
+}
+
+func blocksOf(t *testing.T, page string) (blocks []block) {
 	t.Helper()
 	var open *block
-	for n, line := range strings.Split(readFile(t, "README.md"), "\n") {
+	for n, line := range strings.Split(readFile(t, page), "\n") {
 		language, fence := strings.CutPrefix(line, "```")
 		switch {
 		case fence && open == nil:
@@ -52,7 +57,7 @@ func readmeBlocks(t *testing.T) (blocks []block) {
 		}
 	}
 	if open != nil {
-		t.Fatalf("README.md:%d: a block without an end", open.line)
+		t.Fatalf("%s:%d: a block without an end", page, open.line)
 	}
 	return blocks
 }
@@ -132,16 +137,26 @@ func TestReadmeCommands(t *testing.T) {
 	}
 }
 
-// TestReadmeCaddyfiles: every Caddyfile that we show is one, and as caddy fmt
-// would write it.
+// TestReadmeCaddyfiles: every Caddyfile that we show, in the README and in docs, is
+// one, and as caddy fmt would write it.
 func TestReadmeCaddyfiles(t *testing.T) {
 	texts := map[string]string{"Caddyfile.example": readFile(t, "Caddyfile.example")}
-	for _, b := range readmeBlocks(t) {
-		if b.language == "caddyfile" {
-			texts[fmt.Sprintf("README.md, line %d", b.line)] = b.text
+	docs, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	if err != nil || len(docs) == 0 {
+		t.Fatal("no docs", err)
+	}
+	pages := []string{"README.md"}
+	for _, doc := range docs {
+		pages = append(pages, "docs/"+filepath.Base(doc))
+	}
+	for _, page := range pages {
+		for _, b := range blocksOf(t, page) {
+			if b.language == "caddyfile" {
+				texts[fmt.Sprintf("%s, line %d", page, b.line)] = b.text
+			}
 		}
 	}
-	if len(texts) < 4 {
+	if len(texts) < 12 {
 		t.Fatalf("only %d Caddyfiles", len(texts))
 	}
 	for name, text := range texts {
