@@ -69,3 +69,25 @@ func TestAdaptive(t *testing.T) {
 	}
 	s.waitCount(t, 2, "calinix_prefills_skipped_total", "reason", "adaptive")
 }
+
+// TestAdaptiveNever: where the prefill leg ends with the hand-over nothing can be
+// measured, and no prefill leg is skipped, however little the decode pod lacks: with
+// sglang it would refuse what had none.
+func TestAdaptiveNever(t *testing.T) {
+	prefill, decode := pods(t, "p1"), pods(t, "d1")
+	prefill.Set(fakepod.Reply{Delay: 200 * time.Millisecond})
+	decode.Set(fakepod.Reply{Delay: 250 * time.Millisecond})
+	s := serve(t, dispatch(prefill, decode, "connector sglang", "adaptive"))
+	cl := s.Client(t, testcaddy.H2)
+	for n := range 4 {
+		events, err := cl.Stream(t, chatPath, chat(words("same", 2000), `"stream":true`)).All()
+		if err != nil || len(events) == 0 {
+			t.Fatalf("%d events, %v", len(events), err)
+		}
+		s.waitNone(t)
+		if got := prefill.Total(); got != n+1 {
+			t.Errorf("%d prefill legs of %d requests", got, n+1)
+		}
+	}
+	s.waitCount(t, 0, "calinix_prefills_skipped_total")
+}

@@ -101,7 +101,7 @@ func (h *Handler) settle() (err error) {
 			return err
 		}
 		h.traits = h.connector.Traits()
-		h.minUncached, h.adaptive = int64(*d.MinUncachedTokens), *d.Adaptive
+		h.minUncached, h.adaptive = int64(*d.MinUncachedTokens), *d.Adaptive && !h.traits.Waits
 		h.decodeOnly = d.OnPrefillFailure == "decodeOnly"
 		h.prefillTimeout = time.Duration(*d.PrefillTimeout)
 	}

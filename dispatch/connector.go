@@ -59,6 +59,9 @@ type Traits struct {
 	// Lasting: what is handed over is there for any number of decode legs.
 	// Otherwise the first that fetches it uses it up.
 	Lasting bool
+	// Waits: the prefill leg ends when the decode pod has fetched the prompt, so
+	// that its end does not tell how long computing took, or handing over.
+	Waits bool
 	// AsksEngine: the prefill pod's EngineID is not configured, its bootstrap
 	// server tells it. See ReadEngine.
 	AsksEngine bool

@@ -25,8 +25,8 @@ import (
 // decode leg then says 400).
 type sglang struct{ together }
 
-// Traits says that the legs are sent at once, and may be batches.
-func (sglang) Traits() Traits { return Traits{Concurrent: true, Batches: true} }
+// Traits says that the legs are sent at once, may be batches, and end together.
+func (sglang) Traits() Traits { return Traits{Concurrent: true, Batches: true, Waits: true} }
 
 // Prefill limits the client's body to one token and names the room.
 func (c sglang) Prefill(dst []byte, t *Try) ([]byte, error) {
