@@ -182,6 +182,7 @@ func (sc *scene) set(p *played, leg, variant string) (all fakepod.Pods) {
 		if sc.connector != "" {
 			fallback += "\nconnector " + sc.connector
 		}
+		fallback += "\n" + sc.section
 		keys = dispatch(p.prefill, p.decode, fallback)
 	}
 	if variant == "listed" {

@@ -21,6 +21,7 @@ type scene struct {
 	given         int      // status that the pod sends, or with which Calinix refuses
 	keys          string   // further ones of the directive
 	connector     string   // of the section dispatch, "" for the default
+	section       string   // a further key of it
 	members       []string // further ones of the request
 	headers       []string
 	nobody        bool // no pod is reached
@@ -58,6 +59,14 @@ var scenes = []scene{
 	{
 		outcome: "timed_out", legs: anyLeg,
 		keys: "transport http {\nresponse_header_timeout 250ms\n}\n", act: reply(fakepod.Reply{Silent: true}),
+	},
+	{ // which is for both tries: there is nothing left for another one
+		outcome: "timed_out", name: "prefillTimeoutMs", legs: []string{"prefill"}, only: "alone",
+		section: "prefill_timeout 250ms", act: reply(fakepod.Reply{Silent: true}),
+	},
+	{
+		outcome: "timed_out", name: "prefillTimeoutMs", legs: []string{"prefill"}, only: "decodeOnly",
+		section: "prefill_timeout 250ms", act: reply(fakepod.Reply{Silent: true}),
 	},
 	{outcome: "client_gone", name: "before the answer", legs: anyLeg, act: reply(fakepod.Reply{Silent: true}), send: leaveSilence},
 	{
