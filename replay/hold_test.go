@@ -1,9 +1,7 @@
 package replay
 
 import (
-	"bytes"
 	"math"
-	"os"
 	"testing"
 	"time"
 
@@ -37,32 +35,6 @@ func TestHoldPastSaturation(t *testing.T) {
 	never.Above = 24 * time.Hour
 	if never := at(Holding(never), 1.5); never.Mean != without.Mean || never.P99 != without.P99 {
 		t.Errorf("a threshold that is never passed: mean %v, without %v", never.Mean, without.Mean)
-	}
-}
-
-// TestHoldOnTheSecondHalf of the published trace: the constants were chosen on the
-// first.
-func TestHoldOnTheSecondHalf(t *testing.T) {
-	published(t)
-	data, err := os.ReadFile(os.Getenv("CALINIX_TRACE"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := bytes.SplitAfter(data, []byte("\n"))
-	half, err := ReadMooncake(bytes.NewReader(bytes.Join(lines[6015:], nil)), 1)
-	if err != nil || len(half.Requests) != 6016 {
-		t.Fatal(len(half.Requests), err)
-	}
-	for _, c := range []struct{ rate, mean, goodput float64 }{ // 80, 95, 110 and 130 % of what the oracle can
-		{14.04, 1.02, 0.995},
-		{16.68, 1, 0.99},
-		{19.31, 0.4, 0.9},
-		{22.82, 0.25, 0.85},
-	} {
-		without, with := do(t, gateRun(half, named("expectedTTFT"), c.rate)), do(t, gateRun(half, named("expectedTTFT+hold"), c.rate))
-		if got := with.Mean / without.Mean; got > c.mean || with.Goodput < c.goodput {
-			t.Errorf("at %v: the mean is %v times that without holding, want %v; goodput %v, want %v", c.rate, got, c.mean, with.Goodput, c.goodput)
-		}
 	}
 }
 
