@@ -27,12 +27,13 @@ type server struct {
 
 	mu      sync.Mutex
 	records map[string][]dns.RR // by name and type
+	asked   map[string]int      // how often, by name and type
 	rcode   int                 // of every answer, if not 0
 }
 
 func serve(t *testing.T) *server {
 	t.Helper()
-	s := &server{records: map[string][]dns.RR{}}
+	s := &server{records: map[string][]dns.RR{}, asked: map[string]int{}}
 	udp, err := net.ListenPacket("udp", "127.0.0.1:0")
 	require.NoError(t, err)
 	s.address = udp.LocalAddr().String()
@@ -72,6 +73,13 @@ func (s *server) fail(rcode int) {
 	s.rcode = rcode
 }
 
+// times returns how often a name's addresses were asked for.
+func (s *server) times(name string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.asked[name+" A"]
+}
+
 // ServeDNS implements [dns.Handler].
 func (s *server) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 	s.mu.Lock()
@@ -81,6 +89,7 @@ func (s *server) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 	m.Rcode = s.rcode
 	question := q.Question[0]
 	name := question.Name + " " + dns.TypeToString[question.Qtype]
+	s.asked[name]++
 	if rrs, ok := s.records[name]; ok && m.Rcode == 0 {
 		m.Answer = rrs
 	} else if m.Rcode == 0 {
@@ -238,6 +247,21 @@ func TestTTL(t *testing.T) {
 	_, ttl, err = s.ask(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, 30*time.Second, ttl, "not longer than max_ttl")
+}
+
+// As long as an answer holds nobody asks again; one that has expired is asked for anew.
+func TestTTLIsKept(t *testing.T) {
+	srv := serve(t)
+	srv.set(t, "lasting.test.", dns.TypeA, "lasting.test. 3600 A 10.0.0.1")
+	srv.set(t, "expired.test.", dns.TypeA, "expired.test. 0 A 10.0.0.1")
+	for _, name := range []string{"lasting.test.", "expired.test."} {
+		next(t, watch(t, &Source{
+			Name: name, Port: 1, Type: "a", Resolvers: []string{srv.address},
+			MinTTL: caddy.Duration(time.Millisecond), MaxTTL: caddy.Duration(time.Hour),
+		}))
+	}
+	require.Eventually(t, func() bool { return srv.times("expired.test.") >= 20 }, 20*time.Second, time.Millisecond)
+	assert.Equal(t, 1, srv.times("lasting.test."))
 }
 
 func TestRefusedSettings(t *testing.T) {
