@@ -84,6 +84,11 @@ func policyNames() (names []string) {
 var errGates = errors.New("not all figures are within their bounds")
 
 func (o *replayFlags) run(file string, out io.Writer) error {
+	if o.svg != "" {
+		if err := os.MkdirAll(o.svg, 0o750); err != nil {
+			return err
+		}
+	}
 	src, err := os.Open(file)
 	if err != nil {
 		return err

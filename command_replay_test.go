@@ -59,10 +59,10 @@ func TestReplayCommand(t *testing.T) {
 	}
 	dir := t.TempDir()
 	csv, html := filepath.Join(dir, "r.csv"), filepath.Join(dir, "r.html")
-	if _, err := replayed(file, "--rates", "3", "--policies", "seed", "--csv", csv, "--html", html, "--svg", dir); err != nil {
+	if _, err := replayed(file, "--rates", "3", "--policies", "seed", "--csv", csv, "--html", html, "--svg", filepath.Join(dir, "plots", "new")); err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]string{csv: "policy,rate", html: "<!doctype html>", filepath.Join(dir, "p99.svg"): "<svg"} {
+	for name, want := range map[string]string{csv: "policy,rate", html: "<!doctype html>", filepath.Join(dir, "plots", "new", "p99.svg"): "<svg"} {
 		if got, err := os.ReadFile(name); err != nil || !bytes.HasPrefix(got, []byte(want)) {
 			t.Errorf("%s: %v, begins with %.40q", name, err, got)
 		}
@@ -70,6 +70,36 @@ func TestReplayCommand(t *testing.T) {
 	out, err = replayed(file, "--loads", "0.5", "--policies", "random")
 	if err != nil || strings.Count(out, "random") != 1 {
 		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// TestReplayProgress: on a terminal a bar says how many runs are done; what is no
+// terminal gets nothing.
+func TestReplayProgress(t *testing.T) {
+	file, err := os.Create(filepath.Join(t.TempDir(), "out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if p := newProgress(file); p.out != nil {
+		t.Error("a file is taken for a terminal")
+	}
+	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0) // a character device, as a terminal is
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	if p := newProgress(null); p.out == nil {
+		t.Error("a character device is not written to")
+	}
+	p := &progress{out: file}
+	p.of(8)(2)
+	p.of(0)(3)
+	p.clear()
+	got, err := os.ReadFile(file.Name())
+	want := "\r\x1b[K[" + strings.Repeat("#", 10) + strings.Repeat(".", 30) + "] 2 of 8 runs\r\x1b[K3 runs\r\x1b[K"
+	if err != nil || string(got) != want {
+		t.Errorf("%q, %v, want %q", got, err, want)
 	}
 }
 
