@@ -94,6 +94,26 @@ func TestDiscoverFile(t *testing.T) {
 	s.waitIdle(t, ps)
 }
 
+// Pods that come and go are counted for each of their models.
+func TestDiscoverMetrics(t *testing.T) {
+	ps := pods(t, "a", "b", "c")
+	file := newPodFile(t, nil)
+	file.write(t, ps[:1], ", models: [big, small]")
+	s := serve(t, quickHealth+"single {\ndiscover file "+string(file)+"\n}\n", testcaddy.Plain())
+	file.write(t, ps, ", models: [big, small]")
+	s.waitPods(t, "a", "b", "c")
+	file.write(t, ps[1:], ", models: [big]")
+	s.waitPods(t, "b", "c")
+	for _, c := range []struct {
+		model                 string
+		added, removed, there float64
+	}{{"big", 3, 1, 2}, {"small", 3, 1, 0}} {
+		s.waitCount(t, c.added, "calinix_endpoint_changes_total", "model", c.model, "change_type", "added")
+		s.waitCount(t, c.removed, "calinix_endpoint_changes_total", "model", c.model, "change_type", "removed")
+		s.waitCount(t, c.there, "calinix_endpoint_count", "model", c.model)
+	}
+}
+
 // A pod that is reported as draining finishes its streams and gets nothing new.
 func TestDiscoverDraining(t *testing.T) {
 	ps := pods(t, "a")
@@ -152,6 +172,9 @@ func TestDiscoverOverReload(t *testing.T) {
 		}
 	}
 	s.waitCount(t, 1, "calinix_discovery_failing", "list", "single", "source", "file")
+	s.Log.Wait(t, 0, "that the file cannot be read", func(e testcaddy.Entry) bool {
+		return e.Level == "error" && strings.HasPrefix(e.Msg, "cannot find out which pods there are") && e.Has("source", "file")
+	})
 	podFile(missing).write(t, ps[1:])
 	s.waitPods(t, "b")
 	s.waitCount(t, 0, "calinix_discovery_failing")
