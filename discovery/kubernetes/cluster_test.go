@@ -18,7 +18,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/calinix/caddy-calinix/config"
 	"github.com/calinix/caddy-calinix/discovery/kubernetes/internal/apiserver"
 )
 
@@ -143,88 +142,6 @@ func (c *cluster) slice(t *testing.T, service, name string, ports []discoveryv1.
 
 var http8000 = []discoveryv1.EndpointPort{port("http", 8000)}
 
-// reports is a sink that keeps the newest reports, and what was logged.
-type reports struct {
-	log *observer.ObservedLogs
-
-	mu    sync.Mutex
-	pods  string // one pod after the other, "none yet" before the first report
-	fault string
-	news  chan struct{}
-}
-
-// Found implements discovery.Sink.
-func (r *reports) Found(pods []config.Pod) {
-	var all []string
-	for _, p := range pods {
-		text := p.ID + "=" + p.URL
-		if p.Draining != nil && *p.Draining {
-			text += ",draining"
-		}
-		for _, model := range p.Models {
-			text += ",model=" + model
-			if strategy := p.Strategies[model]; strategy != "" {
-				text += ":" + strategy
-			}
-		}
-		if p.Strategy != "" {
-			text += ",strategy=" + p.Strategy
-		}
-		if p.Node != "" || p.Zone != "" {
-			text += ",at=" + p.Node + "/" + p.Zone
-		}
-		all = append(all, text)
-	}
-	r.note(func() { r.pods = strings.Join(all, " ") })
-}
-
-// Failing implements discovery.Sink.
-func (r *reports) Failing(err error) {
-	r.note(func() {
-		r.fault = ""
-		if err != nil {
-			r.fault = err.Error()
-		}
-	})
-}
-
-func (r *reports) note(report func()) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	report()
-	select {
-	case r.news <- struct{}{}:
-	default:
-	}
-}
-
-// wait waits until the newest reports are as wanted, and returns how long that took.
-func (r *reports) wait(t *testing.T, what string, is func(pods, fault string) bool) time.Duration {
-	t.Helper()
-	begin := time.Now()
-	deadline := time.After(patience)
-	for {
-		r.mu.Lock()
-		pods, fault := r.pods, r.fault
-		r.mu.Unlock()
-		if is(pods, fault) {
-			return time.Since(begin)
-		}
-		select {
-		case <-r.news:
-		case <-deadline:
-			t.Fatalf("want %s, have pods %q, fault %q", what, pods, fault)
-		}
-	}
-}
-
-// waitPods waits for these pods, and returns how long that took.
-func (r *reports) waitPods(t *testing.T, want ...string) time.Duration {
-	t.Helper()
-	text := strings.Join(want, " ")
-	return r.wait(t, text, func(pods, fault string) bool { return pods == text && fault == "" })
-}
-
 // watch runs a source for the length of the test, with the administrator's
 // credentials or others.
 func (c *cluster) watch(t *testing.T, s *Source, token ...string) *reports {
@@ -244,7 +161,8 @@ func (c *cluster) start(t *testing.T, s *Source, token ...string) (r *reports, e
 	require.NoError(t, s.Provision(ctx))
 	core, log := observer.New(zap.InfoLevel)
 	s.logger, s.clientLog = zap.New(core), logr.Discard()
-	r = &reports{log: log, pods: "none yet", news: make(chan struct{}, 1)}
+	r = newReports()
+	r.log = log
 	ended := make(chan struct{})
 	watching, cancel := context.WithCancel(context.Background())
 	go func() {
@@ -268,6 +186,9 @@ func (c *cluster) start(t *testing.T, s *Source, token ...string) (r *reports, e
 const endsWithin = 3 * time.Second
 
 func TestMain(m *testing.M) {
+	if account := os.Getenv(accountVariable); account != "" {
+		os.Exit(pod(account))
+	}
 	code := m.Run()
 	if shared.server != nil {
 		shared.server.Close()

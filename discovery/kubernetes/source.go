@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,6 +65,7 @@ type Source struct {
 	Context    string `json:"context,omitempty"`
 
 	services, pods labels.Selector // pods is nil for all
+	account        string          // where a pod's credentials are, in tests
 	client         kubernetes.Interface
 	told           atomic.Pointer[func(path string, err error)] // see tap
 	logger         *zap.Logger
@@ -89,13 +91,14 @@ func (s *Source) Provision(ctx caddy.Context) error {
 	if err := s.settle(); err != nil {
 		return fmt.Errorf("kubernetes: %w", err)
 	}
-	config, namespace, err := s.credentials()
+	config, namespace, err := s.credentials(cmp.Or(s.account, podAccount))
 	if err != nil {
 		return fmt.Errorf("kubernetes: reading the credentials: %w", err)
 	}
 	if s.Namespace == "" {
 		s.Namespace = namespace
 	}
+	config.UserAgent = "calinix"
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return tap{next: next, told: &s.told} })
 	if s.client, err = kubernetes.NewForConfig(config); err != nil {
 		return fmt.Errorf("kubernetes: %w", err)
