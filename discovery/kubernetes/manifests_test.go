@@ -31,8 +31,8 @@ func TestManifests(t *testing.T) {
 }
 
 // apply applies the objects of a manifest to the test's namespace, at the server's
-// side.
-func apply(t *testing.T, c *cluster, file string, o metav1.ApplyOptions) {
+// side, after they were changed.
+func apply(t *testing.T, c *cluster, file string, o metav1.ApplyOptions, change ...func(*unstructured.Unstructured)) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("manifests", file))
 	require.NoError(t, err)
@@ -51,6 +51,9 @@ func apply(t *testing.T, c *cluster, file string, o metav1.ApplyOptions) {
 			break
 		}
 		require.NoError(t, err)
+		for _, f := range change {
+			f(&object)
+		}
 		kind := object.GroupVersionKind()
 		mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
 		require.NoError(t, err)

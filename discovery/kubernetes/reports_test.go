@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -15,10 +16,11 @@ import (
 type reports struct {
 	log *observer.ObservedLogs
 
-	mu    sync.Mutex
-	pods  string // one pod after the other, "none yet" before the first report
-	fault string
-	news  chan struct{}
+	mu     sync.Mutex
+	pods   string // one pod after the other, "none yet" before the first report
+	fault  string
+	faults []string // all that were reported, "" where all was well
+	news   chan struct{}
 }
 
 func newReports() *reports { return &reports{pods: "none yet", news: make(chan struct{}, 1)} }
@@ -32,7 +34,14 @@ func (r *reports) Failing(err error) { r.failing(faultOf(err)) }
 func (r *reports) found(pods string) { r.note(func() { r.pods = pods }) }
 
 func (r *reports) failing(fault string) {
-	r.note(func() { r.fault = fault })
+	r.note(func() { r.fault, r.faults = fault, append(r.faults, fault) })
+}
+
+// allFaults returns every fault that was reported, "" where all was well.
+func (r *reports) allFaults() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.faults)
 }
 
 // faultOf is an error's text, "" of none.

@@ -67,7 +67,7 @@ type Source struct {
 	services, pods labels.Selector // pods is nil for all
 	account        string          // where a pod's credentials are, in tests
 	client         kubernetes.Interface
-	told           atomic.Pointer[func(path string, err error)] // see tap
+	told           atomic.Pointer[func(to request, err error)] // see tap
 	logger         *zap.Logger
 	clientLog      logr.Logger // for what client-go has to say
 }

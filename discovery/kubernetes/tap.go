@@ -17,9 +17,24 @@ import (
 // list is refused they do not end with the watch.
 type tap struct {
 	next http.RoundTripper
-	// told is called with the path of a request and how it failed, nil if it was
-	// answered. It is set before the first request.
-	told *atomic.Pointer[func(path string, err error)]
+	// told is called with a request and how it failed, nil if it was answered. It is
+	// set before the first request.
+	told *atomic.Pointer[func(to request, err error)]
+}
+
+// request is what informers ask for: a kind of objects, to list or to watch.
+type request struct{ verb, path string }
+
+const (
+	verbList  = "list"
+	verbWatch = "watch"
+)
+
+func requestOf(r *http.Request) request {
+	if r.URL.Query().Get("watch") == "true" {
+		return request{verbWatch, r.URL.Path}
+	}
+	return request{verbList, r.URL.Path}
 }
 
 // pause is the time after which a server that cannot be reached is tried again.
@@ -44,15 +59,15 @@ func (t tap) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // tell tells how a request ended.
 func (t tap) tell(r *http.Request, resp *http.Response, err error) {
-	told := t.told.Load()
+	told, to := t.told.Load(), requestOf(r)
 	switch {
 	case told == nil, errors.Is(err, context.Canceled):
 	case err != nil:
-		(*told)(r.URL.Path, fmt.Errorf("asking the API server: %w", err))
+		(*told)(to, fmt.Errorf("asking the API server: %w", err))
 	case resp.StatusCode == http.StatusGone: // too old a version; the informer lists anew
 	case resp.StatusCode >= http.StatusBadRequest:
-		(*told)(r.URL.Path, fmt.Errorf("the API server answered %s to %s %s", resp.Status, r.Method, r.URL.Path))
+		(*told)(to, fmt.Errorf("the API server answered %s to %s %s", resp.Status, to.verb, to.path))
 	default:
-		(*told)(r.URL.Path, nil)
+		(*told)(to, nil)
 	}
 }

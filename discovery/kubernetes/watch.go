@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -33,14 +34,14 @@ type watcher struct {
 	noted   map[note]bool // what find has met last
 
 	mu     sync.Mutex
-	faults map[string]error // of the last request of an informer, by its path
+	faults map[request]error // what has failed and has not been answered since
 }
 
 // resync is how often everything is looked at although nothing has changed.
 const resync = 10 * time.Minute
 
 func newWatcher(s *Source, sink discovery.Sink) *watcher {
-	w := &watcher{source: s, sink: sink, changed: make(chan struct{}, 1), faults: map[string]error{}}
+	w := &watcher{source: s, sink: sink, changed: make(chan struct{}, 1), faults: map[request]error{}}
 	services := w.factory(func(o *metav1.ListOptions) {
 		if s.Service != "" {
 			o.FieldSelector = fields.OneTermEqualSelector("metadata.name", s.Service).String()
@@ -79,18 +80,24 @@ func (w *watcher) signal() {
 	}
 }
 
-// answered takes what the tap tells.
-func (w *watcher) answered(path string, err error) {
+// answered takes what the tap tells. A watch begins where everything is known, so
+// one that is answered makes up for a list; without one changes are not seen,
+// however often a list is answered.
+func (w *watcher) answered(to request, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	_, failing := w.faults[path]
-	switch {
-	case err != nil:
-		w.faults[path] = err
+	if err != nil {
+		w.faults[to] = err
 		w.signal()
-	case failing:
-		delete(w.faults, path)
-		w.signal() // the sink is to know that all is well
+		return
+	}
+	before := len(w.faults)
+	delete(w.faults, to)
+	if to.verb == verbWatch {
+		delete(w.faults, request{verbList, to.path})
+	}
+	if len(w.faults) < before {
+		w.signal() // the sink is to know what is well again
 	}
 }
 
@@ -101,7 +108,10 @@ func (w *watcher) fault() error {
 	if len(w.faults) == 0 {
 		return nil
 	}
-	return w.faults[slices.Min(slices.Collect(maps.Keys(w.faults)))] // the same as long as it fails
+	first := slices.MinFunc(slices.Collect(maps.Keys(w.faults)), func(a, b request) int {
+		return cmp.Or(cmp.Compare(a.path, b.path), cmp.Compare(a.verb, b.verb))
+	})
+	return w.faults[first] // the same as long as it fails
 }
 
 // prepare makes an informer signal its changes.

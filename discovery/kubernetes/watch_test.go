@@ -233,7 +233,7 @@ func TestRights(t *testing.T) {
 
 	r := c.watch(t, &Source{Service: "llama", PodSelector: "x=y"}, token.Status.Token)
 	r.wait(t, "a refusal", func(_, fault string) bool {
-		return fault != "" && assert.Contains(t, fault, "the API server answered 403 Forbidden to GET /api")
+		return fault != "" && assert.Regexp(t, "^the API server answered 403 Forbidden to (list|watch) /api", fault)
 	})
 	apply(t, c, "rbac.yaml", metav1.ApplyOptions{FieldManager: "test"})
 	_, err = c.Admin.RbacV1().RoleBindings(c.namespace).Get(t.Context(), "calinix", metav1.GetOptions{})
