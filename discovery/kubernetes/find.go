@@ -14,8 +14,9 @@ import (
 	"github.com/calinix/caddy-calinix/config"
 )
 
-// find works out the pods from the copies.
-func (w *watcher) find() []config.Pod {
+// find works out the pods from the copies. It also returns the names of all that slices
+// list, be they pods of the list or not.
+func (w *watcher) find() ([]config.Pod, map[string]bool) {
 	services := map[string]*corev1.Service{}
 	for _, svc := range list[*corev1.Service](w.services) {
 		services[svc.Name] = svc
@@ -38,9 +39,14 @@ func (w *watcher) find() []config.Pod {
 	if len(services) == 0 {
 		j.note("there is no such Service", cmp.Or(w.source.Service, w.source.ServiceSelector), "")
 	}
+	names := map[string]bool{}
 	for _, slice := range all {
 		for i := range slice.Endpoints {
 			e := &slice.Endpoints[i]
+			if len(e.Addresses) == 0 {
+				continue
+			}
+			names[nameOf(e)] = true
 			pod := podOf(e, chosen)
 			if chosen != nil && pod == nil {
 				continue
@@ -49,7 +55,7 @@ func (w *watcher) find() []config.Pod {
 		}
 	}
 	w.warn(j.notes)
-	return j.list()
+	return j.list(), names
 }
 
 // slice is a slice of endpoints and its Service.
@@ -93,13 +99,12 @@ type listed struct {
 	uid types.UID
 }
 
-// list returns the pods, ordered by their ids.
+// list returns the pods.
 func (j *joined) list() []config.Pod {
 	pods := make([]config.Pod, 0, len(j.byID))
 	for _, p := range j.byID {
 		pods = append(pods, p.Pod)
 	}
-	slices.SortFunc(pods, func(a, b config.Pod) int { return cmp.Compare(a.ID, b.ID) })
 	return pods
 }
 
@@ -108,7 +113,7 @@ func (j *joined) list() []config.Pod {
 func (j *joined) endpoint(slice slice, e *discoveryv1.Endpoint, pod *corev1.Pod) {
 	ready, serving, terminating := conditions(e)
 	draining := terminating && serving
-	if len(e.Addresses) == 0 || !ready && !draining {
+	if !ready && !draining {
 		return
 	}
 	for _, port := range j.ports(slice) {
@@ -189,12 +194,17 @@ func (j *joined) ports(slice slice) []discoveryv1.EndpointPort {
 	return out
 }
 
-// id names the pod of an endpoint.
-func (j *joined) id(e *discoveryv1.Endpoint, port discoveryv1.EndpointPort) string {
-	id := e.Addresses[0]
+// nameOf returns the name of an endpoint's pod, or the address of one without.
+func nameOf(e *discoveryv1.Endpoint) string {
 	if e.TargetRef != nil && e.TargetRef.Kind == "Pod" {
-		id = e.TargetRef.Name
+		return e.TargetRef.Name
 	}
+	return e.Addresses[0]
+}
+
+// id names the pod of an endpoint and a port.
+func (j *joined) id(e *discoveryv1.Endpoint, port discoveryv1.EndpointPort) string {
+	id := nameOf(e)
 	if len(j.source.Ports) > 1 {
 		id = net.JoinHostPort(id, strconv.Itoa(int(*port.Port)))
 	}

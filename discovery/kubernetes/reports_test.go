@@ -44,6 +44,13 @@ func (r *reports) allFaults() []string {
 	return slices.Clone(r.faults)
 }
 
+// now returns the pods that were reported last.
+func (r *reports) now() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return strings.Fields(r.pods)
+}
+
 // faultOf is an error's text, "" of none.
 func faultOf(err error) string {
 	if err == nil {

@@ -32,6 +32,7 @@ type watcher struct {
 
 	changed chan struct{} // has room for one: that there is something new
 	noted   map[note]bool // what find has met last
+	moving  moving
 
 	mu     sync.Mutex
 	faults map[request]error // what has failed and has not been answered since
@@ -167,11 +168,22 @@ func (w *watcher) run(ctx context.Context) {
 		case <-w.changed:
 			// What one watch sees counts, whatever becomes of the others.
 			if w.synced() {
-				w.sink.Found(w.find())
+				w.report()
 			}
 			w.sink.Failing(w.fault())
 		}
 	}
+}
+
+// report tells the sink the pods that there are, and has itself called again where
+// that may change by itself.
+func (w *watcher) report() {
+	pods, names := w.find()
+	pods, soon := w.moving.keep(pods, names, w.source)
+	if soon {
+		time.AfterFunc(grace, w.signal)
+	}
+	w.sink.Found(pods)
 }
 
 // synced tells whether all copies have been complete once.
