@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -36,10 +37,14 @@ const (
 // policies are those that are compared, by their names in the replay, and as a
 // Caddyfile has them.
 var policies = map[string]string{
-	"expectedTTFT": "expected_ttft",
-	"cacheAware":   "cache_aware",
-	"leastLoaded":  "least_loaded",
-	"roundRobin":   "round_robin",
+	"expectedTTFT":    "expected_ttft",
+	"cacheAware":      "cache_aware",
+	"leastLoaded":     "least_loaded",
+	"powerOfTwo":      "power_of_two",
+	"roundRobin":      "round_robin",
+	"random":          "random",
+	"sessionAffinity": "session_affinity",
+	"prefix-bounded":  "prefix",
 }
 
 // readTrace returns the requests to play.
@@ -159,10 +164,10 @@ func play(t *testing.T, trace *replay.Trace, rate float64, keys string) []time.D
 	began := time.Now()
 	for i := range trace.Requests {
 		r := &trace.Requests[i]
-		body := bodyOf(r)
+		body, session := bodyOf(r), strconv.Itoa(int(r.Session))
 		time.Sleep(time.Until(began.Add(time.Duration(r.At * float64(pace)))))
 		all.Go(func() {
-			d, err := firstByte(client, url, body)
+			d, err := firstByte(client, url, session, body)
 			if err != nil {
 				t.Errorf("request %d: %v", i, err)
 			}
@@ -230,7 +235,7 @@ http://:%d {
 
 // bodyOf is a request with 16 words for each block of the prompt, fewer for the
 // last, which is partial. A word is as long as the estimate takes a token for, 4
-// bytes with its space.
+// bytes with its space. The first block is the key for those who hash prefixes.
 func bodyOf(r *replay.Request) string {
 	const words = 512 / shorter
 	var b strings.Builder
@@ -246,7 +251,7 @@ func bodyOf(r *replay.Request) string {
 		}
 		left = max(0, left-words)
 	}
-	body, err := json.Marshal(map[string]any{"model": "m", "stream": true, "max_tokens": 1 + r.Output/shorter, "prompt": b.String()})
+	body, err := json.Marshal(map[string]any{"model": "m", "stream": true, "max_tokens": 1 + r.Output/shorter, "prompt": b.String(), "prefix": strconv.Itoa(int(r.Blocks[0]))})
 	if err != nil {
 		panic(err) // strings and numbers: cannot fail
 	}
@@ -254,9 +259,15 @@ func bodyOf(r *replay.Request) string {
 }
 
 // firstByte sends a request and returns when the first byte of its stream came.
-func firstByte(client *http.Client, url, body string) (first time.Duration, err error) {
+func firstByte(client *http.Client, url, session, body string) (first time.Duration, err error) {
+	req, err := http.NewRequest(http.MethodPost, url, strings.NewReader(body))
+	if err != nil {
+		return 0, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("X-Session-ID", session)
 	began := time.Now()
-	resp, err := client.Post(url, "application/json", strings.NewReader(body))
+	resp, err := client.Do(req)
 	if err != nil {
 		return 0, err
 	}
