@@ -124,8 +124,13 @@ func TestSpread(t *testing.T) {
 				}
 			}
 		}
-		if len(seconds) != 256 {
-			t.Errorf("256 pods are probed at %d instants", len(seconds))
+		if len(seconds) != 16 {
+			t.Errorf("256 pods are probed at %d instants, want 16", len(seconds))
+		}
+		for at, n := range seconds {
+			if n != 16 {
+				t.Errorf("%d of 256 pods are probed at %v", n, at)
+			}
 		}
 	})
 }
