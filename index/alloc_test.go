@@ -19,9 +19,11 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 		c := chains[i%len(chains)]
 		c.done = 0
 		x.Query(&q, c, All(Pods))
-		r := x.Register(now, sixteen(i), c, &q)
+		r := x.Promise(now, sixteen(i), c, &q)
 		if x.Register(now, sixteen(i), c, &q); i%3 == 0 {
 			x.Undo(r, c)
+		} else {
+			x.Keep(now, r, c)
 		}
 		x.Hot(now, &q, 0, 2)
 		x.Expire(now)

@@ -83,10 +83,8 @@ func (m *model) clock(since time.Duration) uint32 {
 	return t
 }
 
-func (m *model) register(since time.Duration, pod int, hashes []uint64) modelReg {
-	r := m.promise(since, pod, hashes)
-	m.keep(since, r)
-	return r
+func (m *model) register(since time.Duration, pod int, hashes []uint64) {
+	m.keep(since, m.promise(since, pod, hashes))
 }
 
 func (m *model) promise(since time.Duration, pod int, hashes []uint64) modelReg {

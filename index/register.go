@@ -16,11 +16,12 @@ import (
 //
 // About 6 ns for a block that the pod holds already, 0.2 µs for another, 0.1 µs
 // for each entry that has to go. No allocations but for growth, and for a pod
-// that held blocks behind a gap.
-func (x *Index) Register(now time.Time, pod uint8, c Chain, q *Query) Registration {
+// that held blocks behind a gap. It returns how many blocks are new to the pod, or were
+// only promised.
+func (x *Index) Register(now time.Time, pod uint8, c Chain, q *Query) int {
 	r := x.Promise(now, pod, c, q)
 	x.Keep(now, r, c)
-	return r
+	return r.Blocks()
 }
 
 // MaxChain is how many blocks of a prompt are registered at most, the first ones:
@@ -69,7 +70,7 @@ func (x *Index) register(tick uint32, pod uint8, hashes []uint64, q *Query) Regi
 		}
 		m.mu.Lock()
 		m.begin(x, tick)
-		p.Registration = Registration{pod: pod}
+		p.Registration = Registration{pod: pod, order: m.order}
 		p.run(hashes)
 		x.evict(pod, math.MaxInt, m.over)
 		m.publish(x)
@@ -170,6 +171,7 @@ func (p *pass) run(hashes []uint64) {
 			first, last = p.seek(first, last, f.id)
 			if m.node(last).word()&promisedFlag != 0 {
 				p.add(k, last)
+				m.order++
 			}
 		case nowOwned:
 			m.renew(first, last)

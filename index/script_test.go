@@ -21,7 +21,8 @@ var rewrite = flag.Bool("rewrite", false, "write the actual output into the scri
 //
 //	config   [max-blocks=N] [ttl=D]      other bounds
 //	capacity pod=N blocks=N              size of a pod's cache
-//	register pod=N [at=D] [as=NAME] block…   also: promise …
+//	register pod=N [at=D] block…
+//	promise  pod=N [at=D] as=NAME block…
 //	keep     [at=D] NAME                 of a promise; also: undo NAME
 //	wipe     pod=N
 //	expire   at=D
@@ -129,16 +130,11 @@ func (s *script) run(words []string) string {
 		s.x.SetCapacity(uint8(pod), a.number("blocks"))
 		s.m.setCapacity(pod, a.number("blocks"))
 		return "ok"
-	case "register", "promise":
-		var r twinReg
-		if c := s.chain(a.blocks); words[0] == "promise" {
-			r = *s.promise(at, pod, c)
-		} else {
-			r = *s.register(at, pod, c, nil)
-		}
-		if name := a.named["as"]; name != "" {
-			s.regs[name] = &r
-		}
+	case "register":
+		return fmt.Sprintf("%d new", s.register(at, pod, s.chain(a.blocks), nil))
+	case "promise":
+		r := *s.promise(at, pod, s.chain(a.blocks))
+		s.regs[a.named["as"]] = &r
 		return fmt.Sprintf("%d new", r.real.Blocks())
 	case "undo":
 		s.undo(s.regs[a.blocks[0]])

@@ -36,13 +36,15 @@ func TestReadersBesideWriters(t *testing.T) {
 			}
 			var q Query
 			x.Query(&q, c, All(256))
-			reg := x.Register(epoch, pod, c, &q)
-			switch r.IntN(3) {
-			case 0:
+			reg := x.Promise(epoch, pod, c, &q)
+			if r.IntN(3) == 0 {
 				x.Undo(reg, c)
+				return
+			}
+			switch x.Keep(epoch, reg, c); r.IntN(2) {
 			case 1:
 				x.Wipe(pod)
-			case 2:
+			default:
 				x.SetCapacity(pod, 100)
 				x.SetCapacity(pod, 0)
 			}
@@ -104,8 +106,7 @@ func TestReuseBesideReaders(t *testing.T) {
 		for !stop.Load() {
 			for p, c := range []*fakeChain{a, b} {
 				q.reset()
-				r := x.Register(epoch, uint8(p), c, &q)
-				x.Undo(r, c)
+				x.Undo(x.Promise(epoch, uint8(p), c, &q), c)
 			}
 		}
 	})
@@ -161,13 +162,10 @@ func TestStress(t *testing.T) {
 					x.SetCapacity(pod, r.IntN(3)*500)
 				case 3:
 					x.Configure(Options{MaxBlocks: ceiling, StaleTTL: time.Duration(r.IntN(3)) * time.Second})
-				case 4, 5:
+				case 4, 5, 6, 7, 8, 9:
 					x.Undo(x.Promise(now(), pod, c, &q), c)
 				default:
-					reg := x.Register(now(), pod, c, &q)
-					if k < 10 {
-						x.Undo(reg, c)
-					}
+					x.Register(now(), pod, c, &q)
 				}
 				if b := x.Blocks(); b > ceiling {
 					t.Errorf("%d blocks above the ceiling of %d", b, ceiling)

@@ -30,11 +30,9 @@ func newTwin(o Options) *twin {
 	return t
 }
 
-func (t *twin) register(at time.Duration, pod int, c *fakeChain, q *Query) *twinReg {
-	r := twinReg{chain: c}
-	r.real = t.x.Register(epoch.Add(at), uint8(pod), c, q)
-	r.model = t.m.register(at, pod, c.hashes)
-	return t.note(r)
+func (t *twin) register(at time.Duration, pod int, c *fakeChain, q *Query) (blocks int) {
+	t.m.register(at, pod, c.hashes)
+	return t.x.Register(epoch.Add(at), uint8(pod), c, q)
 }
 
 func (t *twin) promise(at time.Duration, pod int, c *fakeChain) *twinReg {
