@@ -177,6 +177,18 @@ func TestLabels(t *testing.T) {
 	assert.Less(t, chat.waitPods(t, "a=http://10.0.0.1:8000,model=llama-4:leastLoaded"), soon)
 }
 
+// The label and the annotation can have other names; the usual ones then say nothing.
+func TestOwnNames(t *testing.T) {
+	c := inCluster(t)
+	c.service(t, "llama", map[string]string{"example.com/model": "llama", "flexinfer.ai/model": "qwen"},
+		map[string]string{"example.com/routing": "prefix", "flexinfer.ai/routing": "least-loaded"})
+	c.slice(t, "llama", "llama-1", http8000, at("a", "10.0.0.1"))
+	r := c.watch(t, &Source{Service: "llama", ModelLabel: "example.com/model", RoutingAnnotation: "example.com/routing"})
+	r.waitPods(t, "a=http://10.0.0.1:8000,model=llama:prefix")
+	c.service(t, "llama", map[string]string{"example.com/model": "llama-4"}, map[string]string{"example.com/routing": "session-affinity"})
+	assert.Less(t, r.waitPods(t, "a=http://10.0.0.1:8000,model=llama-4:sessionAffinity"), soon)
+}
+
 // What is no pod is not taken for the pod of the same name.
 func TestOtherKinds(t *testing.T) {
 	c := inCluster(t)
