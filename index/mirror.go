@@ -33,7 +33,6 @@ type mirror struct {
 
 	n        uint32 // entries
 	promised uint32 // entries of these that are promised only (promise.go)
-	order    uint32 // changes whenever promised entries are moved or removed
 	marks    uint32
 	oldest   uint32
 	newest   uint32
@@ -44,7 +43,7 @@ type mirror struct {
 	nodes    []*nodes
 	lookup   lookup
 	warmed   uint64 // keeps the loads of warm alive
-	_        [32]byte
+	_        [40]byte
 }
 
 // node is a node of the list, packed: in bytes 0 to 3 its word, in 4 to 6 the
@@ -190,10 +189,7 @@ func (m *mirror) cut(a, b uint32) {
 // remove forgets an entry.
 func (m *mirror) remove(x *Index, e uint32) {
 	m.leave(x, m.node(e).word()&idMask, e)
-	if m.node(e).word()&promisedFlag != 0 {
-		m.promised--
-		m.order++
-	}
+	m.promised -= m.node(e).word() & promisedFlag / promisedFlag
 	m.cut(e, e)
 	m.release(e)
 	m.n--

@@ -27,9 +27,8 @@ func (m *mirror) over(int64) bool {
 // Keep says that the pod has kept what r promised: it has computed the prompt. What
 // has gone of it with the Undo of another leg comes back, and the oldest entries that
 // are now beyond the pod's capacity go. c is the chain that was registered. Keep may be
-// called once, and not after Undo. It takes a few ns for each promised block if nothing
-// has happened to promises at the pod since, else a look-up; and 0.1 µs for each entry
-// that goes.
+// called once, and not after Undo. It takes a look at each promised
+// block's record, and 0.1 µs for each entry that goes.
 func (x *Index) Keep(now time.Time, r Registration, c Chain) {
 	if c == nil || r.Blocks() == 0 {
 		return
@@ -38,25 +37,9 @@ func (x *Index) Keep(now time.Time, r Registration, c Chain) {
 	hashes, tick := c.Hashes(), x.tick(now)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if r.order == m.order && len(r.more) == 0 {
-		m.keepRun(r.entry, r.Blocks())
-	} else {
-		r.spans(func(s span, at uint32) { x.keep(m, r.pod, s, hashes, at, tick) })
-	}
+	r.spans(func(s span, at uint32) { x.keep(m, r.pod, s, hashes, at, tick) })
 	x.evict(r.pod, math.MaxInt, m.over)
 	m.publish(x)
-}
-
-// keepRun makes n entries from e on ones that are no promise. They are those of one
-// registration, and promised entries lie in the list as they did behind it: then nobody
-// needs to look at the blocks, which are far away by now.
-func (m *mirror) keepRun(e uint32, n int) {
-	m.promised -= uint32(n)
-	for ; n > 0; n-- {
-		node := m.node(e)
-		node.setWord(node.word() &^ promisedFlag)
-		e = node.newer()
-	}
 }
 
 // keep makes the blocks of a span entries of the pod that are no promise. at is

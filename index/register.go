@@ -70,7 +70,7 @@ func (x *Index) register(tick uint32, pod uint8, hashes []uint64, q *Query) Regi
 		}
 		m.mu.Lock()
 		m.begin(x, tick)
-		p.Registration = Registration{pod: pod, order: m.order}
+		p.Registration = Registration{pod: pod}
 		p.run(hashes)
 		x.evict(pod, math.MaxInt, m.over)
 		m.publish(x)
@@ -171,7 +171,6 @@ func (p *pass) run(hashes []uint64) {
 			first, last = p.seek(first, last, f.id)
 			if m.node(last).word()&promisedFlag != 0 {
 				p.add(k, last)
-				m.order++
 			}
 		case nowOwned:
 			m.renew(first, last)

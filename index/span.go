@@ -5,7 +5,6 @@ package index
 type Registration struct {
 	pod   uint8
 	entry uint32 // the pod's entry of the last block of fresh when it was promised
-	order uint32 // mirror.order before
 	fresh span   // blocks that became entries of the pod, or were promised before
 	more  []span // further such blocks, if the pod held some behind a gap
 }
