@@ -39,16 +39,16 @@ func (w *watch) halt() {
 // pod's group, lest the group drift apart.
 func (c *Checker) loop(ctx context.Context, w *watch, pod Pod, prober Prober, s Settings) {
 	first, next := phase(pod.Slot, s.Interval)
-	due := time.Now().Add(first)
 	timer := time.NewTimer(first)
 	defer timer.Stop()
+	var due time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case now := <-timer.C:
-			if due = due.Add(next); due.Before(now) {
-				due = now
+			if due = due.Add(next); due.Before(now) { // late, or the first
+				due = now.Add(next)
 			}
 			timer.Reset(due.Sub(now))
 		}

@@ -20,30 +20,33 @@ const grace = 200 * time.Millisecond
 
 // moving are the pods that may be on their way to another slice.
 type moving struct {
-	reported []config.Pod         // last
-	since    map[string]time.Time // when one of them was first listed nowhere, by its id
+	reported []config.Pod // last
+	// left is when grace ends for those of them that are listed nowhere, by their ids.
+	left map[string]<-chan time.Time
 }
 
 // keep adds to pods those that were reported before and are in grace; names are of all
 // that slices list, whatever for. It says whether there are any.
 func (m *moving) keep(pods []config.Pod, names map[string]bool, source *Source) ([]config.Pod, bool) {
-	now, since := time.Now(), map[string]time.Time{}
+	left := map[string]<-chan time.Time{}
 	for _, p := range m.reported {
 		if names[source.nameOf(p.ID)] {
 			continue
 		}
-		first, known := m.since[p.ID]
+		end, known := m.left[p.ID]
 		if !known {
-			first = now
+			end = time.After(grace)
 		}
-		if now.Sub(first) < grace {
-			since[p.ID] = first
+		select {
+		case <-end:
+		default:
+			left[p.ID] = end
 			pods = append(pods, p)
 		}
 	}
 	slices.SortFunc(pods, func(a, b config.Pod) int { return cmp.Compare(a.ID, b.ID) })
-	m.reported, m.since = slices.Clone(pods), since // the sink takes over pods
-	return pods, len(since) > 0
+	m.reported, m.left = slices.Clone(pods), left // the sink takes over pods
+	return pods, len(left) > 0
 }
 
 // nameOf returns the name of the pod with an id.
