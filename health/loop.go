@@ -35,22 +35,20 @@ func (w *watch) halt() {
 }
 
 // loop probes one pod until ctx ends. A probe that outlasts the interval
-// delays the next one. Otherwise probes keep to the times that phase has given the
-// pod's group, lest the group drift apart.
+// delays the next one.
+//
+// From the second on probes begin at multiples of a 32nd of the interval, so that
+// several pods are probed at a time: to wake an idle processor costs more than a probe.
 func (c *Checker) loop(ctx context.Context, w *watch, pod Pod, prober Prober, s Settings) {
 	first, next := phase(pod.Slot, s.Interval)
 	timer := time.NewTimer(first)
 	defer timer.Stop()
-	var due time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case now := <-timer.C:
-			if due = due.Add(next); due.Before(now) { // late, or the first
-				due = now.Add(next)
-			}
-			timer.Reset(due.Sub(now))
+			timer.Reset(now.Add(next).Truncate(s.Interval / 32).Sub(now))
 		}
 		next = s.Interval
 		c.probe(ctx, w, pod, prober, s.Timeout)
@@ -72,11 +70,9 @@ func (c *Checker) probe(ctx context.Context, w *watch, pod Pod, prober Prober, t
 // rules. All pods are probed at once, but for at most a millisecond a slot, lest
 // 256 handshakes compete for the same timeout. The second probes are spread over
 // half an interval, by the slot's bits in reverse, so that any number of pods
-// in the lowest slots lies evenly. That is in up to 16 groups: to wake an idle
-// processor costs more than a probe.
+// in the lowest slots lies evenly.
 func phase(slot uint8, interval time.Duration) (first, second time.Duration) {
-	const groups = 16
 	first = time.Duration(slot) * min(time.Millisecond, interval/1024)
-	second = interval/2 + interval/2*time.Duration(bits.Reverse8(slot)/(256/groups))/groups - first
+	second = interval/2 + interval/2*time.Duration(bits.Reverse8(slot))/256 - first
 	return first, max(second, 1)
 }
