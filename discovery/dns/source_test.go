@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/calinix/caddy-calinix/config"
+	"github.com/calinix/caddy-calinix/internal/fakepod/freeport"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -34,9 +35,9 @@ type server struct {
 func serve(t *testing.T) *server {
 	t.Helper()
 	s := &server{records: map[string][]dns.RR{}, asked: map[string]int{}}
-	udp, err := net.ListenPacket("udp", "127.0.0.1:0")
+	s.address = net.JoinHostPort("127.0.0.1", strconv.Itoa(freeport.Get(t)))
+	udp, err := net.ListenPacket("udp", s.address)
 	require.NoError(t, err)
-	s.address = udp.LocalAddr().String()
 	tcp, err := net.Listen("tcp", s.address)
 	require.NoError(t, err)
 	for _, srv := range []*dns.Server{{PacketConn: udp, Handler: s}, {Listener: tcp, Handler: s}} {

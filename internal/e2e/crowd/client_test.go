@@ -53,7 +53,7 @@ func beClients(spec string) error {
 	if err != nil {
 		return err
 	}
-	c := &clients{kind: f[0], address: f[1], size: size, seen: map[int]int{}}
+	c := &clients{kind: f[0], address: f[1], request: []byte(request(f[0], size)), seen: map[int]int{}}
 	slots := make(chan struct{}, 200)
 	var wg sync.WaitGroup
 	for range count {
@@ -80,7 +80,7 @@ func beClients(spec string) error {
 
 type clients struct {
 	kind, address string
-	size          int
+	request       []byte // which each sends, as it goes over the wire
 
 	mu    sync.Mutex
 	conns []net.Conn // stay open
@@ -97,28 +97,13 @@ func (c *clients) one() (status int, err error) {
 	c.mu.Lock()
 	c.conns = append(c.conns, nc)
 	c.mu.Unlock()
-	body := `{"model":"m","prompt":"`
-	if c.kind == readers {
-		body = `{"stream":true,` + body[1:]
-	}
-	text := strings.Repeat("word after word ", c.size/16+1)
-	body += text[:c.size-len(body)-2] + `"}`
-	head := "POST /v1/completions HTTP/1.1\r\nHost: crowd\r\nContent-Type: application/json\r\n"
-	if c.kind == legs {
-		head += "x-calinix-mode: dispatch\r\n"
-	}
-	length := fmt.Sprintf("Content-Length: %d\r\n\r\n", len(body))
-	if c.kind == chunked {
-		length = "Transfer-Encoding: chunked\r\n\r\n"
-		body = fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(body), body)
-	}
 	if c.kind == senders {
-		go trickle(nc, head+length+body)
+		go trickle(nc, c.request)
 		return 0, nil
 	}
 	sent := make(chan error, 1)
 	go func() {
-		_, err := io.WriteString(nc, head+length+body)
+		_, err := nc.Write(c.request)
 		sent <- err
 	}()
 	r := bufio.NewReaderSize(nc, 16)
@@ -137,16 +122,34 @@ func (c *clients) one() (status int, err error) {
 	return resp.StatusCode, err
 }
 
+// request is what a client of the kind sends, with a body of so many bytes.
+func request(kind string, size int) string {
+	body := `{"model":"m","prompt":"`
+	if kind == readers {
+		body = `{"stream":true,` + body[1:]
+	}
+	text := strings.Repeat("word after word ", size/16+1)
+	body += text[:size-len(body)-2] + `"}`
+	head := "POST /v1/completions HTTP/1.1\r\nHost: crowd\r\nContent-Type: application/json\r\n"
+	if kind == legs {
+		head += "x-calinix-mode: dispatch\r\n"
+	}
+	if kind == chunked {
+		return fmt.Sprintf("%sTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", head, len(body), body)
+	}
+	return fmt.Sprintf("%sContent-Length: %d\r\n\r\n%s", head, len(body), body)
+}
+
 // trickle sends the beginning of a request, and then a byte of it a second until
 // the connection ends.
-func trickle(nc net.Conn, request string) {
+func trickle(nc net.Conn, request []byte) {
 	const beginning = 1000
-	if _, err := io.WriteString(nc, request[:beginning]); err != nil {
+	if _, err := nc.Write(request[:beginning]); err != nil {
 		return
 	}
 	for i := beginning; i < len(request); i++ {
 		time.Sleep(time.Second)
-		if _, err := io.WriteString(nc, request[i:i+1]); err != nil {
+		if _, err := nc.Write(request[i : i+1]); err != nil {
 			return
 		}
 	}
