@@ -21,10 +21,13 @@ const quickSim = "prefill_tokens_per_second 1e8\ndecode_tokens_per_second 1e5\n"
 func simSites(block string, ports ...int) string {
 	var b strings.Builder
 	for _, port := range ports {
-		fmt.Fprintf(&b, "http://:%d {\nbind 127.0.0.1\ninference_sim {\n%s\n}\n}\n", port, block)
+		fmt.Fprintf(&b, "http://:%d {\nbind 127.0.0.1\n%s}\n", port, sim(block))
 	}
 	return b.String()
 }
+
+// sim is the directive of a simulated engine with this block.
+func sim(block string) string { return "inference_sim {\n" + block + "\n}\n" }
 
 func simClient(t *testing.T, port int) *testcaddy.Client {
 	t.Helper()
@@ -81,9 +84,8 @@ func TestSimOfOneName(t *testing.T) {
 }
 
 func TestSimSurvivesReload(t *testing.T) {
-	port := testcaddy.Port(t)
-	c := testcaddy.Load(t, simSites(quickSim, port))
-	client := simClient(t, port)
+	c := testcaddy.Serve(t, sim(quickSim), testcaddy.Plain())
+	client := c.Client(t, testcaddy.H1)
 	askSim(t, client, "")
 	for _, step := range []struct{ block, cached, health string }{
 		{quickSim + "seed 1", "48", "200"},
@@ -92,7 +94,7 @@ func TestSimSurvivesReload(t *testing.T) {
 		{quickSim + "block_size 32", "32", "200"},
 		{quickSim, "0", "200"}, // nobody held the engine of blocks of 16 meanwhile
 	} {
-		c.Reload(t, simSites(step.block, port))
+		c.ReloadSite(t, sim(step.block))
 		if got := client.Get(t, "/health"); fmt.Sprint(got.Status) != step.health {
 			t.Errorf("after %q: health %d, want %s", step.block, got.Status, step.health)
 		}
@@ -101,8 +103,8 @@ func TestSimSurvivesReload(t *testing.T) {
 		}
 	}
 	// A configuration that fails changes nothing.
-	broken := simSites(quickSim+"health_status 503", port) + ":1 {\nreverse_proxy {\ntransport http {\ntls_client_auth missing.crt missing.key\n}\nto localhost:1\n}\n}\n"
-	if err := c.TryReload(broken); err == nil {
+	broken := sim(quickSim+"health_status 503") + "reverse_proxy {\ntransport http {\ntls_client_auth missing.crt missing.key\n}\nto localhost:1\n}\n"
+	if err := c.TryReloadSite(broken); err == nil {
 		t.Fatal("the broken configuration was loaded")
 	}
 	if got := client.Get(t, "/health"); got.Status != 200 {
@@ -114,12 +116,11 @@ func TestSimSurvivesReload(t *testing.T) {
 }
 
 func TestSimStreamOutlivesReload(t *testing.T) {
-	port := testcaddy.Port(t)
 	slow := "prefill_tokens_per_second 1e8\ndecode_tokens_per_second 200\n"
-	c := testcaddy.Load(t, simSites(slow, port))
-	s := simClient(t, port).Stream(t, "/v1/completions", `{"model":"m","prompt":"x","max_tokens":60,"ignore_eos":true,"stream":true}`)
+	c := testcaddy.Serve(t, sim(slow), testcaddy.Plain())
+	s := c.Client(t, testcaddy.H1).Stream(t, "/v1/completions", `{"model":"m","prompt":"x","max_tokens":60,"ignore_eos":true,"stream":true}`)
 	s.Take(t, 3)
-	c.Reload(t, simSites(slow+"output_tokens 9", port))
+	c.ReloadSite(t, sim(slow+"output_tokens 9"))
 	rest, err := s.All()
 	if err != nil || len(rest) != 60-3+1 { // [DONE] is an event
 		t.Errorf("%d events after the reload, want 58; error %v", len(rest), err)
