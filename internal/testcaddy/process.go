@@ -68,11 +68,14 @@ func build(withRace bool) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("building caddy: %w", err)
 	}
-	name := "caddy"
+	name, env := "caddy", os.Environ()
 	args := []string{"build"}
-	if withRace {
+	switch {
+	case withRace:
 		name = "caddy-race"
 		args = append(args, "-race")
+	case RaceEnabled: // which has taken cgo; this is built as xcaddy does it
+		env = append(env, "CGO_ENABLED=0")
 	}
 	path := filepath.Join(root, ".cache", "testcaddy", name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -84,7 +87,7 @@ func build(withRace bool) (string, error) {
 	}
 	defer unlock()
 	cmd := exec.Command("go", append(args, "-o", path, "./cmd/caddy")...)
-	cmd.Dir = root
+	cmd.Dir, cmd.Env = root, env
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building caddy: %w\n%s", err, out)
 	}
