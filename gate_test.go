@@ -2,6 +2,7 @@ package calinix_test
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"net/http"
 	"sync/atomic"
@@ -67,8 +68,8 @@ func (g *gate) noticed(t testing.TB) time.Time {
 	}
 }
 
-// pass lets a request through, or holds it if this is the place.
-func (g *gate) pass(r *http.Request, place int32) {
+// pass lets a request through, or holds it if this is the place, until left ends.
+func (g *gate) pass(left context.Context, place int32) {
 	if g == nil || g.place != place || !theGate.CompareAndSwap(g, nil) {
 		return
 	}
@@ -76,7 +77,7 @@ func (g *gate) pass(r *http.Request, place int32) {
 	if place == entered {
 		return
 	}
-	<-r.Context().Done()
+	<-left.Done()
 	g.opened <- time.Now()
 }
 
@@ -91,8 +92,9 @@ func (gateKeeper) CaddyModule() caddy.ModuleInfo {
 
 // ServeHTTP implements [caddyhttp.MiddlewareHandler].
 func (gateKeeper) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	left := r.Context()
 	g := theGate.Load()
-	g.pass(r, entered)
+	g.pass(left, entered)
 	if g != nil && g.place == 0 {
 		// Only when the body has been read do HTTP/1 servers watch for the
 		// client's leaving; a handler before ours may have read it.
@@ -101,7 +103,17 @@ func (gateKeeper) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 			return err
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
-		g.pass(r, 0)
+		g.pass(left, 0)
+	}
+	end := func() {}
+	if g != nil && g.place > 0 {
+		// A context is done before those are that come of it, of which each leg has one:
+		// what the gate lets through is to find its own ended.
+		var ctx context.Context
+		ctx, end = context.WithCancel(context.WithoutCancel(left))
+		defer end()
+		defer context.AfterFunc(left, end)()
+		r = r.WithContext(ctx)
 	}
 	legs := int32(0)
 	r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer).Map(func(key string) (any, bool) {
@@ -109,7 +121,9 @@ func (gateKeeper) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 			return nil, false
 		}
 		legs++
-		theGate.Load().pass(r, legs)
+		if theGate.Load().pass(left, legs); left.Err() != nil {
+			end()
+		}
 		return legs, true
 	})
 	return next.ServeHTTP(w, r)
