@@ -74,7 +74,7 @@ func build(withRace bool) (string, error) {
 	case withRace:
 		name = "caddy-race"
 		args = append(args, "-race")
-	case RaceEnabled: // which has taken cgo; this is built as xcaddy does it
+	case RaceEnabled: // it needs cgo, this does not: so it is built once, as xcaddy builds it
 		env = append(env, "CGO_ENABLED=0")
 	}
 	path := filepath.Join(root, ".cache", "testcaddy", name)

@@ -53,7 +53,7 @@ func beClients(spec string) error {
 	if err != nil {
 		return err
 	}
-	c := &clients{kind: f[0], address: f[1], request: []byte(request(f[0], size)), seen: map[int]int{}}
+	c := &clients{kind: f[0], address: f[1], request: request(f[0], size), seen: map[int]int{}}
 	slots := make(chan struct{}, 200)
 	var wg sync.WaitGroup
 	for range count {
@@ -123,7 +123,7 @@ func (c *clients) one() (status int, err error) {
 }
 
 // request is what a client of the kind sends, with a body of so many bytes.
-func request(kind string, size int) string {
+func request(kind string, size int) []byte {
 	body := `{"model":"m","prompt":"`
 	if kind == readers {
 		body = `{"stream":true,` + body[1:]
@@ -135,9 +135,9 @@ func request(kind string, size int) string {
 		head += "x-calinix-mode: dispatch\r\n"
 	}
 	if kind == chunked {
-		return fmt.Sprintf("%sTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", head, len(body), body)
+		return fmt.Appendf(nil, "%sTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", head, len(body), body)
 	}
-	return fmt.Sprintf("%sContent-Length: %d\r\n\r\n%s", head, len(body), body)
+	return fmt.Appendf(nil, "%sContent-Length: %d\r\n\r\n%s", head, len(body), body)
 }
 
 // trickle sends the beginning of a request, and then a byte of it a second until
